@@ -95,22 +95,24 @@ type Path struct {
 	Tx    Sender
 	Rx    Receiver // belongs to the reader
 
-	mode     ackMode
-	heard    bool      // a frame arrived on this stream
-	mapDue   bool      // the congestion map is to be sent
-	rxDone   uint64    // last number delivered, for h_ack
-	ackOwed  bool      // the peer has not been told of rxDone
-	ackDue   time.Time // when it must be told at the latest
-	pongs    int       // unsent pongs, at most
-	attempt  int       // attempts to dial since the last success: group of source ports
-	backoff  time.Duration
-	retryAt  time.Time // when to dial again
-	upAt     time.Time // when the stream came up
-	kernelAt time.Time // when the peer is taken for a kernel, unless it says what it is
-	drainEnd time.Time // when a drain is cut off
-	checkEnd time.Time // when an old stream that is being checked counts as dead
-	sampleAt time.Time // when to ask how much TCP acknowledged
-	sampleIn time.Duration
+	mode      ackMode
+	heard     bool      // a frame arrived on this stream
+	restarted bool      // this stream showed that the peer was restarted
+	mapDue    bool      // the congestion map is to be sent
+	rxDone    uint64    // last number delivered, for h_ack
+	ackOwed   bool      // the peer has not been told of rxDone
+	ackDue    time.Time // when it must be told at the latest
+	ackTimer  bool      // ackDue is still to be waited for
+	pongs     int       // unsent pongs, at most
+	attempt   int       // attempts to dial since the last success: group of source ports
+	backoff   time.Duration
+	retryAt   time.Time // when to dial again
+	upAt      time.Time // when the stream came up
+	kernelAt  time.Time // when the peer is taken for a kernel, unless it says what it is
+	drainEnd  time.Time // when a drain is cut off
+	checkEnd  time.Time // when an old stream that is being checked counts as dead
+	sampleAt  time.Time // when to ask how much TCP acknowledged
+	sampleIn  time.Duration
 
 	// Resets counts the streams lost.
 	Resets uint64
@@ -383,7 +385,7 @@ func (c *Connection) up(now time.Time, i int) {
 	p := c.path(i)
 	p.State, p.upAt = Up, now
 	p.Tx.Up()
-	p.mode, p.heard = ackNone, false
+	p.mode, p.heard, p.restarted = ackNone, false, false
 	p.Rx.fresh, p.Rx.own, p.Rx.csum = true, false, false
 	c.syncEpoch(p)
 	p.mapDue = true

@@ -69,10 +69,11 @@ func (c *Connection) Gather(now time.Time, i int, iov [][]byte, limit int) [][]b
 		p.Tx.PutControl(b, wire.HeaderLen)
 		p.ackOwed = false
 	}
-	if p.Tx.Unsent() > 0 {
+	iov = p.Tx.Gather(iov, limit, st)
+	if p.Tx.told {
 		p.ackOwed = false // it rides on the data
 	}
-	return p.Tx.Gather(iov, limit, st)
+	return iov
 }
 
 // Wrote says how many of the gathered bytes the stream of path i took.
@@ -172,7 +173,7 @@ func (c *Connection) Control(now time.Time, i int, class Class, v wire.HeaderVie
 		c.events = append(c.events, Event{Kind: EventOddSequence, Path: i})
 	}
 	p.rxDone = p.Rx.Last()
-	c.owe(now, p, false)
+	c.owe(now, i, false)
 	h := wire.Header{SPort: wire.PingPort, DPort: v.SPort()}
 	switch class {
 	case ClassPing:
@@ -216,7 +217,7 @@ func (c *Connection) pong() {
 // learn takes in what a handshake message says of the peer.
 func (c *Connection) learn(now time.Time, p *Path, v wire.HeaderView) {
 	peer := peerOf(wire.ParseHandshake((*[wire.ExtLen]byte)(v.Ext())))
-	if restarted(&c.peer, &peer) {
+	if restarted(&c.peer, &peer) && !p.restarted {
 		c.restart(p)
 		p.Rx.forget()
 	}
@@ -255,6 +256,10 @@ func (c *Connection) setMode(now time.Time, p *Path) {
 // restart handles a new life of the peer, seen by the reader of p: its numbers start anew, on all paths.
 // The filter of p is the reader's affair.
 func (c *Connection) restart(p *Path) {
+	if p.restarted {
+		return // one stream, one life
+	}
+	p.restarted = true
 	c.epoch++
 	p.Rx.epoch = c.epoch
 	again := 0
@@ -286,20 +291,23 @@ func (c *Connection) Batch(now time.Time, i int, ack uint64, numbered, soon bool
 	p.rxDone = p.Rx.Last()
 	c.syncEpoch(p)
 	if numbered {
-		c.owe(now, p, soon)
+		c.owe(now, i, soon)
 	}
 }
 
-func (c *Connection) owe(now time.Time, p *Path, soon bool) {
+// owe notes that the peer is to be told what was delivered on path i.
+func (c *Connection) owe(now time.Time, i int, soon bool) {
+	p := c.path(i)
 	if p.mode != ackSeq && c.peer.Kind != KindOwn {
 		return
 	}
 	if !p.ackOwed {
-		p.ackOwed = true
+		p.ackOwed, p.ackTimer = true, true
 		p.ackDue = now.Add(c.cfg.MaxAckDelay)
 	}
-	if soon {
-		p.ackDue = now
+	if soon && p.ackTimer {
+		p.ackDue, p.ackTimer = now, false
+		c.act(ActWrite, i)
 	}
 }
 
@@ -332,7 +340,8 @@ func (c *Connection) Tick(now time.Time) {
 			p.sampleAt = time.Time{}
 			c.act(ActSample, i)
 		}
-		if c.ackNow(now, p) && p.State == Up {
+		if p.ackTimer && c.ackNow(now, p) {
+			p.ackTimer = false
 			c.act(ActWrite, i)
 		}
 	}
@@ -352,7 +361,7 @@ func (c *Connection) Next() time.Time {
 		early(p.checkEnd)
 		early(p.drainEnd)
 		early(p.sampleAt)
-		if p.ackOwed && p.mode == ackSeq && p.State == Up {
+		if p.ackTimer && p.ackOwed && p.mode == ackSeq && p.State == Up {
 			early(p.ackDue)
 		}
 	}

@@ -25,6 +25,7 @@ type Sender struct {
 	next int    // index of the first entry not completely written
 	part uint32 // bytes of the entry at next that are written
 	fly  int    // entries lent by the present Gather, from next on
+	told bool   // the present Gather lends a header that says the last h_ack
 
 	seq   uint64 // last number given
 	wrote uint64 // bytes written to the present stream
@@ -157,6 +158,7 @@ type Stamp struct {
 func (s *Sender) Gather(iov [][]byte, limit int, st Stamp) [][]byte {
 	iov = iov[:0]
 	i := s.next
+	s.told = false
 	if s.part > 0 {
 		// The rest of a frame comes first: its beginning is on the wire.
 		rest := s.q.at(i).frame()[s.part:]
@@ -183,6 +185,7 @@ func (s *Sender) Gather(iov [][]byte, limit int, st Stamp) [][]byte {
 			break
 		}
 		s.stamp(e, st)
+		s.told = true
 		if extend {
 			k := len(iov) - 1
 			iov[k] = iov[k][:len(iov[k])+int(e.n)]
@@ -372,7 +375,7 @@ func (s *Sender) Up() { s.wrote, s.acked = 0, 0 }
 
 // Down says that the stream is gone. Everything unacknowledged goes back to the
 // front of the queue in order, and what was begun will carry RETRANSMITTED. It returns how many
-// messages that are. Unacknowledged probes are dropped with dropProbes: the next stream brings a fresh one.
+// messages of sockets that are. Unacknowledged probes are dropped with dropProbes: the next stream brings a fresh one.
 func (s *Sender) Down(dropProbes bool) (again int) {
 	for len(s.ctl) > 0 {
 		s.popControl()
@@ -398,7 +401,9 @@ func (s *Sender) Down(dropProbes bool) (again int) {
 		}
 		if begun {
 			e.flags |= entryRetransmit
-			again++
+			if e.owner != nil {
+				again++
+			}
 		}
 	}
 	s.next, s.part = 0, 0
@@ -407,10 +412,10 @@ func (s *Sender) Down(dropProbes bool) (again int) {
 	return again
 }
 
-// Again counts the messages that were begun on an earlier stream and are not acknowledged.
+// Again counts the messages of sockets that were begun on an earlier stream and are not acknowledged.
 func (s *Sender) Again() (n int) {
 	for i := range s.q.n {
-		if e := s.q.at(i); e.n > 0 && e.flags&entryRetransmit != 0 {
+		if e := s.q.at(i); e.owner != nil && e.flags&entryRetransmit != 0 {
 			n++
 		}
 	}

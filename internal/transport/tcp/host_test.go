@@ -157,6 +157,7 @@ type testOwner struct {
 	mu   sync.Mutex
 	cond sync.Cond
 	msgs int // unacknowledged
+	quit bool
 }
 
 func newTestOwner() *testOwner {
@@ -172,13 +173,22 @@ func (o *testOwner) Released(msgs, bytes int) {
 	o.mu.Unlock()
 }
 
-// take waits until fewer than limit messages are unacknowledged and counts one more.
-func (o *testOwner) take(limit int) {
+// take waits until fewer than limit messages are unacknowledged and counts one more. It is false when the owner gave up.
+func (o *testOwner) take(limit int) bool {
 	o.mu.Lock()
-	for o.msgs >= limit {
+	defer o.mu.Unlock()
+	for o.msgs >= limit && !o.quit {
 		o.cond.Wait()
 	}
 	o.msgs++
+	return !o.quit
+}
+
+// giveUp ends take.
+func (o *testOwner) giveUp() {
+	o.mu.Lock()
+	o.quit = true
+	o.cond.Broadcast()
 	o.mu.Unlock()
 }
 

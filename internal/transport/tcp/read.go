@@ -211,6 +211,7 @@ func (rd *reading) note(v wire.HeaderView) {
 		rd.ln.l.mu.Unlock()
 	}
 	rd.ack = max(rd.ack, v.Ack())
+	rd.soon = rd.soon || v.Flags()&wire.FlagAckRequired != 0
 }
 
 // frame processes one complete frame.
@@ -219,7 +220,6 @@ func (rd *reading) frame(v wire.HeaderView, payload []byte) {
 	l := rd.ln.l
 	switch class := path.Classify(v); class {
 	case path.ClassData:
-		rd.soon = rd.soon || v.Flags()&wire.FlagAckRequired != 0
 		rd.deliver(transport.Inbound{SPort: v.SPort(), DPort: v.DPort(), Payload: payload,
 			Seq: v.Seq(), Retransmitted: v.Flags()&wire.FlagRetransmitted != 0})
 	case path.ClassMap:
