@@ -32,19 +32,21 @@ type testPeer struct {
 	h    *testHost
 	link transport.Link
 
-	mu     sync.Mutex
-	seen   map[[2]uint16]uint64 // guarded by mu; last number
-	bad    []string             // guarded by mu
-	events map[transport.EventKind]int
-	errs   []error
-	again  int // messages that a restart made to be sent again
-	pongs  int
-	maps   int
-	remote wire.CongMap
-	local  wire.CongMap
-	block  atomic.Bool // Deliver says that the node is full
-	got    chan struct{}
-	recent []string
+	mu        sync.Mutex
+	seen      map[[2]uint16]uint64 // guarded by mu; last number
+	bad       []string             // guarded by mu
+	events    map[transport.EventKind]int
+	errs      []error
+	again     int // messages that a restart made to be sent again
+	cut       int // messages that the last loss of a stream made to be sent again
+	wantAgain int // cut when the restart was seen
+	pongs     int
+	maps      int
+	remote    wire.CongMap
+	local     wire.CongMap
+	block     atomic.Bool // Deliver says that the node is full
+	got       chan struct{}
+	recent    []string
 }
 
 func newTestHost(t testing.TB) *testHost {
@@ -119,8 +121,12 @@ func (p *testPeer) Event(e transport.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events[e.Kind]++
-	if e.Kind == transport.EventPeerRestarted {
+	switch e.Kind {
+	case transport.EventPeerRestarted:
 		p.again += e.Count
+		p.wantAgain = p.cut
+	case transport.EventDown:
+		p.cut = e.Count
 	}
 	if e.Err != nil {
 		p.errs = append(p.errs, e.Err)

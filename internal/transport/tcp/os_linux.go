@@ -74,7 +74,7 @@ func (l *osListener) Accept() (transport.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStream(c)
+	s, err := newStream(c, c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort())
 	if err == nil {
 		err = s.control(func(fd int) error {
 			return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, l.n.userTimeout())
@@ -119,25 +119,9 @@ func (n *OSNetwork) Dial(ctx context.Context, local netip.Addr, remote netip.Add
 	var last error
 	for try := range portTries {
 		port := base + (attempt+try)%groups*wire.MaxPaths + path
-		d := net.Dialer{
-			LocalAddr:       net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, uint16(port))),
-			KeepAliveConfig: n.keepAlive(),
-			Control: func(_, _ string, rc syscall.RawConn) error {
-				var err error
-				cerr := rc.Control(func(fd uintptr) {
-					// The port may be in TIME_WAIT, or in use towards other peers.
-					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-					if err == nil {
-						err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, n.userTimeout())
-					}
-				})
-				return errors.Join(cerr, err)
-			},
-		}
-		d.SetMultipathTCP(false)
-		c, err := d.DialContext(ctx, tcpNetwork(local), remote.String())
+		c, err := n.connect(ctx, netip.AddrPortFrom(local.Unmap(), uint16(port)), netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()))
 		if err == nil {
-			s, err := newStream(c.(*net.TCPConn))
+			s, err := newStream(c, netip.AddrPortFrom(local, uint16(port)), remote)
 			if err != nil {
 				c.Close()
 				return nil, err
@@ -173,15 +157,16 @@ type osStream struct {
 	writeVec [writeVecs]unix.Iovec
 }
 
-func newStream(c *net.TCPConn) (*osStream, error) {
+// newStream wraps a connection. Its addresses are given, since a socket that was reset
+// meanwhile does not know them any more, and may have data to read all the same.
+func newStream(c *net.TCPConn, local, remote netip.AddrPort) (*osStream, error) {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	s := &osStream{c: c, rc: rc}
-	l, r := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
-	s.local = netip.AddrPortFrom(l.Addr().Unmap(), l.Port())
-	s.remote = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
+	s := &osStream{c: c, rc: rc,
+		local:  netip.AddrPortFrom(local.Addr().Unmap(), local.Port()),
+		remote: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())}
 	s.readFn, s.writeFn = s.tryRead, s.tryWrite
 	return s, nil
 }

@@ -40,10 +40,14 @@ func (s *osStream) tryRead(fd uintptr) bool {
 			s.readTo.Idle()
 			return false
 		}
-		s.readErr = &net.OpError{Op: "read", Net: "tcp", Source: s.c.LocalAddr(), Addr: s.c.RemoteAddr(),
-			Err: os.NewSyscallError("readv", errno)}
+		s.readErr = s.failed("read", "readv", errno)
 		return true
 	}
+}
+
+func (s *osStream) failed(op, call string, errno unix.Errno) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: net.TCPAddrFromAddrPort(s.local), Addr: net.TCPAddrFromAddrPort(s.remote),
+		Err: os.NewSyscallError(call, errno)}
 }
 
 // TryWrite takes what fits.
@@ -68,8 +72,7 @@ func (s *osStream) tryWrite(fd uintptr) bool {
 			continue
 		case unix.EAGAIN:
 		default:
-			s.writeErr = &net.OpError{Op: "write", Net: "tcp", Source: s.c.LocalAddr(), Addr: s.c.RemoteAddr(),
-				Err: os.NewSyscallError("writev", errno)}
+			s.writeErr = s.failed("write", "writev", errno)
 		}
 		break
 	}

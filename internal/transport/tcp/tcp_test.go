@@ -14,8 +14,15 @@ import (
 // recorder wraps a Network and remembers the live streams.
 type recorder struct {
 	transport.Network
-	mu   sync.Mutex
-	live map[transport.Stream]bool
+	mu     sync.Mutex
+	live   map[transport.Stream]bool
+	dialed int
+}
+
+func (r *recorder) dials() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dialed
 }
 
 type recordedListener struct {
@@ -61,6 +68,9 @@ func (r *recorder) Listen(a netip.AddrPort) (transport.Listener, error) {
 func (l recordedListener) Accept() (transport.Stream, error) { return l.r.add(l.Listener.Accept()) }
 
 func (r *recorder) Dial(ctx context.Context, local netip.Addr, remote netip.AddrPort, path, attempt int) (transport.Stream, error) {
+	r.mu.Lock()
+	r.dialed++
+	r.mu.Unlock()
 	return r.add(r.Network.Dial(ctx, local, remote, path, attempt))
 }
 
@@ -199,4 +209,49 @@ func TestResets(t *testing.T) {
 	if resets == 0 {
 		t.Error("no resets")
 	}
+}
+
+// TestDuelReal is TestDuel over the system's TCP.
+func TestDuelReal(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	crossed := 0
+	for r := range rounds {
+		a, b, ha, hb, ra, rb := newPair(t, Config{})
+		la, lb := mustLink(t, a, b), mustLink(t, b, a)
+		oa, ob := newTestOwner(), newTestOwner()
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { <-start; stream(la, oa, 1, 1, 3, 10, func() int { return 100 }); oa.wait(0) })
+		wg.Go(func() { <-start; stream(lb, ob, 2, 1, 3, 10, func() int { return 100 }); ob.wait(0) })
+		close(start)
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("round %d: stuck\n%+v\n%+v", r, la.Info(), lb.Info())
+		}
+		pa, pb := ha.peer(b.addr()), hb.peer(a.addr())
+		pa.check(t, "a")
+		pb.check(t, "b")
+		if n, m := pb.number(1, 9), pa.number(2, 9); n != 3 || m != 3 {
+			t.Fatalf("round %d: %d and %d messages arrived, want 3 and 3", r, n, m)
+		}
+		if pa.count(transport.EventUp) != 1 || pb.count(transport.EventUp) != 1 || pa.count(transport.EventDown)+pb.count(transport.EventDown) != 0 {
+			t.Fatalf("round %d: more than one connection carried data: %v %v", r, pa.events, pb.events)
+		}
+		if rb.dials() > 0 {
+			crossed++
+		}
+		_ = ra
+		a.Close(time.Second)
+		b.Close(time.Second)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d rounds, the larger side dialled in %d of them", rounds, crossed)
 }
