@@ -107,17 +107,37 @@ func NewPair(t testing.TB) *Pair {
 	t.Cleanup(p.remove)
 	p.must(run("/sbin/ip", "netns", "add", p.ns[A]))
 	p.must(run("/sbin/ip", "netns", "add", p.ns[B]))
+	p.join(A, B)
+	if os.Getenv("RDS_VM_PCAP") == "1" {
+		p.Capture(A, captureName(t.Name(), p.n))
+	}
+	return p
+}
+
+// join connects the namespaces by a veth and gives the sides their addresses.
+func (p *Pair) join(sides ...Side) {
 	p.must(run("/sbin/ip", "link", "add", p.dev[A], "netns", p.ns[A], "type", "veth", "peer", "name", p.dev[B], "netns", p.ns[B]))
-	for _, s := range []Side{A, B} {
+	for _, s := range sides {
 		// Without nodad an IPv6 address cannot be bound for its first second.
 		batch := fmt.Sprintf("link set lo up\naddr add %v/24 dev %s\naddr add %v/64 dev %s nodad\nlink set %s up\n",
 			p.Addr(s, false), p.dev[s], p.Addr(s, true), p.dev[s], p.dev[s])
 		p.must(runIn(batch, "/sbin/ip", "-n", p.ns[s], "-batch", "-"))
 	}
-	if os.Getenv("RDS_VM_PCAP") == "1" {
-		p.Capture(A, captureName(t.Name(), p.n))
-	}
-	return p
+}
+
+// Reboot does to a side what a reboot does, as seen from the other one: its
+// connections are gone without a word that gets through, and its kernel begins all over again. Close its
+// sockets before. The other side's device is made anew, without netem.
+//
+// A new namespace takes the side's place and addresses: the old one may live on
+// for a while, since sockets that still want to tell their peer something keep it.
+func (p *Pair) Reboot(s Side) {
+	p.Link(s, false)
+	p.must(run("/sbin/ip", "-n", p.ns[s], "link", "del", "dev", p.dev[s]))
+	p.must(run("/sbin/ip", "netns", "del", p.ns[s]))
+	p.ns[s] += "r"
+	p.must(run("/sbin/ip", "netns", "add", p.ns[s]))
+	p.join(A, B)
 }
 
 func captureName(test string, n int) string {

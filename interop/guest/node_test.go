@@ -103,15 +103,10 @@ func TestNodePing(t *testing.T) {
 
 // numbered checks that messages count 1, 2, 3, …
 type numbered struct {
-	mu                       sync.Mutex
-	last                     uint64
-	lost, doubled, reordered int
-	got                      uint64
-	missing                  map[uint64]bool
-	seen                     map[uint64]bool
-	damaged                  int
-	firstSet                 bool
-	first                    uint64
+	mu                          sync.Mutex
+	last                        uint64          // largest number seen
+	missing                     map[uint64]bool // smaller ones not seen
+	doubled, reordered, damaged int
 }
 
 func (c *numbered) take(data []byte) {
@@ -124,7 +119,6 @@ func (c *numbered) take(data []byte) {
 	if !bytes.Equal(data[8:], pattern(len(data)-8, byte(n))) {
 		c.damaged++
 	}
-	c.got++
 	switch {
 	case n == c.last+1:
 		c.last = n

@@ -148,6 +148,8 @@ func (rd *reading) filled(n int) {
 		if rd.got == int(rd.head.Len) {
 			b, h := rd.large, rd.head
 			rd.large = nil
+			// Noted again: batches may have ended since the header was read.
+			rd.soon = rd.soon || h.Flags&wire.FlagAckRequired != 0
 			rd.deliver(transport.Inbound{SPort: h.SPort, DPort: h.DPort, Payload: b.B[:h.Len], Buf: b,
 				Seq: h.Seq, Retransmitted: h.Flags&wire.FlagRetransmitted != 0})
 		}

@@ -110,7 +110,7 @@ func (ln *lane) write(rounds int) {
 		ln.sample()
 	}
 	// The writer goes on with what is left; a reader at the end waits for the token.
-	if ln.full || ln.broken || c.Path(ln.i).Tx.Writable() {
+	if ln.full || ln.broken || c.Writable(time.Now(), ln.i) {
 		ln.wake.Broadcast()
 	}
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package rds
+
+func init() { raceDetector = true }
