@@ -179,6 +179,17 @@ type Connection struct {
 
 	actions []Action
 	events  []Event
+
+	// Counts are what the connection has done, for the kernel's counters.
+	Counts Counts
+}
+
+// Counts count what a connection does by itself.
+type Counts struct {
+	Pings      uint64 // pings answered, probes among them
+	Pongs      uint64 // probes and pongs queued
+	Raced      uint64 // own attempts given up for an incoming stream
+	Superseded uint64 // incoming streams held because their path had one
 }
 
 // New returns a connection with path 0, down.
@@ -263,6 +274,7 @@ func (c *Connection) dial(now time.Time, i int) {
 func (c *Connection) Dialed(now time.Time, i int, ok bool) (use bool) {
 	p := c.path(i)
 	if p.State != Connecting {
+		c.Counts.Raced++
 		// An incoming stream took the path meanwhile (duel), or we are closing.
 		return false
 	}
@@ -346,6 +358,7 @@ func (c *Connection) Incoming(now time.Time, port uint16) (Admission, int) {
 		return Refuse, i
 	}
 	c.held = append(c.held, i)
+	c.Counts.Superseded++
 	if p.State == Up {
 		if c.peer.identified() {
 			// The peer opens one stream per index: the old one is dead or dying.
@@ -414,6 +427,7 @@ func (c *Connection) syncEpoch(p *Path) {
 }
 
 func (c *Connection) probe(p *Path) {
+	c.Counts.Pongs++
 	p.Tx.EnqueueProbe(&wire.Header{SPort: wire.ProbePort, DPort: wire.PingPort, Ext: c.cfg.Handshake.Area()})
 }
 

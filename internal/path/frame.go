@@ -191,6 +191,8 @@ func (c *Connection) Control(now time.Time, i int, class Class, v wire.HeaderVie
 		return verdict
 	}
 	p.pongs++
+	c.Counts.Pings++
+	c.Counts.Pongs++
 	p.Tx.Enqueue(&h, nil, nil, false)
 	c.act(ActWrite, i)
 	return verdict

@@ -46,7 +46,6 @@ type testPeer struct {
 	local     wire.CongMap
 	block     atomic.Bool // Deliver says that the node is full
 	got       chan struct{}
-	recent    []string
 }
 
 func newTestHost(t testing.TB) *testHost {

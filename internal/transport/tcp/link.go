@@ -25,7 +25,6 @@ type Link struct {
 	armed    time.Time            // guarded by mu; when the timer fires
 	lastSend time.Duration        // guarded by mu; time of the last Send, since epoch
 	closed   bool                 // guarded by mu
-	events   []transport.Event    // guarded by mu; scratch
 	heldHome []int                // guarded by mu; home path of each held stream
 	dialErr  error                // guarded by mu; why the last attempt failed
 }

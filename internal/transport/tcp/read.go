@@ -273,6 +273,7 @@ func (rd *reading) endBatch() {
 	}
 	l := rd.ln.l
 	l.mu.Lock()
+	rd.ln.reads++
 	l.c.Batch(time.Now(), rd.ln.i, rd.ack, rd.numbered, rd.soon)
 	l.settle()
 	l.mu.Unlock()

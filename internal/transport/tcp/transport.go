@@ -180,6 +180,28 @@ func (t *Transport) Links(f func(transport.Link)) {
 	}
 }
 
+// Counters calls f for the kernel's counters that are counted here (RDS spec section 16).
+func (t *Transport) Counters(f func(name string, value uint64)) {
+	for _, l := range t.all() {
+		l.mu.Lock()
+		n := l.c.Counts
+		var reads, samples, fills uint64
+		for _, ln := range l.lanes {
+			if ln != nil {
+				reads, samples, fills = reads+ln.reads, samples+ln.samples, fills+ln.fills
+			}
+		}
+		l.mu.Unlock()
+		f("recv_ping", n.Pings)
+		f("send_pong", n.Pongs)
+		f("tcp_data_ready_calls", reads)
+		f("tcp_write_space_calls", samples)
+		f("tcp_sndbuf_full", fills)
+		f("tcp_connect_raced", n.Raced)
+		f("tcp_listen_closed_stale", n.Superseded)
+	}
+}
+
 func (t *Transport) all() []*Link {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -49,6 +49,8 @@ type lane struct {
 	counted bool             // the stream counts among the incoming ones
 	why     error            // why the last stream ended
 
+	reads, samples, fills uint64 // batches read, questions to TCP, times the stream was full
+
 	resume     chan struct{} // tells a paused reader to go on
 	duplicates atomic.Uint64 // frames that the filter dropped
 }
@@ -100,6 +102,7 @@ func (ln *lane) write(rounds int) {
 		}
 		if n < want {
 			ln.full = true
+			ln.fills++
 			break
 		}
 	}
@@ -129,6 +132,7 @@ func (ln *lane) putMap() {
 
 // sample asks TCP how much is acknowledged. mu is held.
 func (ln *lane) sample() {
+	ln.samples++
 	written := ln.l.c.Path(ln.i).Tx.Written()
 	outq, err := ln.stream.Unacked()
 	if err != nil {
