@@ -93,6 +93,17 @@ type Config struct {
 	// go on (into their send buffers). 0 means 60 s; negative is invalid.
 	MapTimeout time.Duration
 
+	// StallTimeout is how long a peer may make no progress with what is queued
+	// for it, connected or not, before it counts as stalled: counter
+	// peer_stalls, [Events.PeerStalled]. Nothing else follows from it. It is
+	// noticed up to a quarter later. 0 means 10 s; negative is invalid.
+	StallTimeout time.Duration
+
+	// GiveUp is how long a peer may make no progress with what is queued for
+	// it before new sockets give up on it ([Socket.SetGiveUp] says what that
+	// means). 0 means for ever, as in the kernel; negative is invalid.
+	GiveUp time.Duration
+
 	// StateDir is a directory, made if missing, in which the node keeps the
 	// highest message number that it may have used. Peers recognise repeated
 	// messages by their numbers; numbers begin at the wall clock in
@@ -163,6 +174,8 @@ func (c *Config) engine() engine.Config {
 		NodeQueueLimit: c.NodeQueueLimit,
 		MaxPeers:       c.MaxPeers,
 		MapTimeout:     c.MapTimeout,
+		StallTimeout:   c.StallTimeout,
+		GiveUp:         c.GiveUp,
 		DisablePing:    c.DisablePing,
 		StateDir:       c.StateDir,
 		Listener:       c.Events.listener(),

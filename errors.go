@@ -45,6 +45,10 @@ var (
 	// ErrPeerLimit (ENOMEM): Config.MaxPeers remote addresses are known
 	// already.
 	ErrPeerLimit error = engine.ErrPeerLimit
+	// ErrPeerGone (EHOSTUNREACH): the socket has given up on the peer, after
+	// the time of [Socket.SetGiveUp]. It is no timeout: that would say that the
+	// caller's own time was over.
+	ErrPeerGone error = engine.ErrPeerGone
 )
 
 // OpError says which operation failed, between which addresses and why. It

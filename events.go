@@ -39,6 +39,21 @@ type Events struct {
 	// DialFailed: an attempt to connect failed; Err says why. Attempts go on
 	// while messages wait.
 	DialFailed func(PeerEvent)
+	// PeerStalled: there is something for the peer, and it has made no progress
+	// with it for Config.StallTimeout: it does not answer, keeps its TCP window
+	// shut, or cannot be reached (Err says so then). Count is the number of
+	// messages queued and unacknowledged. PeerRecovered: it makes progress
+	// again, or nothing is left to be sent.
+	PeerStalled, PeerRecovered func(PeerEvent)
+	// PeerGone: sockets gave up on the peer ([Socket.SetGiveUp]); Count of
+	// their messages were cancelled.
+	PeerGone func(PeerEvent)
+	// PeerCongested: a port of the peer is congested, and none was before. Count
+	// is the number of congested ports. PeerClear: none is any more.
+	PeerCongested, PeerClear func(PeerEvent)
+	// PingLimit: Config.MaxPings answers to the peer's pings wait to be sent,
+	// and one more ping was not answered.
+	PingLimit func(PeerEvent)
 	// QueueLimit: the peer's unread messages reached a limit and the peer is
 	// not read any more for now. Count is the number of bytes that they occupy.
 	QueueLimit func(PeerEvent)
@@ -67,10 +82,12 @@ type PeerEvent struct {
 	Own bool
 	// Harmless: the connection was kept.
 	Harmless bool
-	// Suppressed is the number of like events of this connection that were not
-	// reported since the last one: ProtocolError, Refused, DialFailed,
-	// QueueLimit and QueueResumed are reported at most once a second for each
-	// connection, and Refused at most once a second for all strangers together.
+	// Suppressed is the number of like events that were not reported since the
+	// last one. ProtocolError, Refused, DialFailed and PingLimit are reported at
+	// most once a second for each connection, and Refused at most once a second
+	// for all strangers together. QueueLimit and QueueResumed together, and
+	// PeerCongested and PeerClear together, are reported at most once a second
+	// for each peer; the last report is always the present state.
 	Suppressed int
 }
 
@@ -100,6 +117,18 @@ func (e *Events) pick(k engine.EventKind) func(PeerEvent) {
 		return e.QueueResumed
 	case engine.StateFailed:
 		return e.StateFailed
+	case engine.PeerStalled:
+		return e.PeerStalled
+	case engine.PeerRecovered:
+		return e.PeerRecovered
+	case engine.PeerGone:
+		return e.PeerGone
+	case engine.PeerCongested:
+		return e.PeerCongested
+	case engine.PeerClear:
+		return e.PeerClear
+	case engine.PingLimit:
+		return e.PingLimit
 	}
 	return nil
 }
@@ -152,6 +181,12 @@ func (e *Events) Join(other *Events) *Events {
 		QueueLimit:    both(e.QueueLimit, other.QueueLimit),
 		QueueResumed:  both(e.QueueResumed, other.QueueResumed),
 		StateFailed:   both(e.StateFailed, other.StateFailed),
+		PeerStalled:   both(e.PeerStalled, other.PeerStalled),
+		PeerRecovered: both(e.PeerRecovered, other.PeerRecovered),
+		PeerGone:      both(e.PeerGone, other.PeerGone),
+		PeerCongested: both(e.PeerCongested, other.PeerCongested),
+		PeerClear:     both(e.PeerClear, other.PeerClear),
+		PingLimit:     both(e.PingLimit, other.PingLimit),
 	}
 }
 
@@ -178,6 +213,12 @@ func SlogEvents(l *slog.Logger) *Events {
 		QueueLimit:    to(slog.LevelWarn, "rds queue limit reached, peer not read for now"),
 		QueueResumed:  to(slog.LevelInfo, "rds peer read again"),
 		StateFailed:   to(slog.LevelWarn, "rds state file not written"),
+		PeerStalled:   to(slog.LevelWarn, "rds peer stalled"),
+		PeerRecovered: to(slog.LevelInfo, "rds peer recovered"),
+		PeerGone:      to(slog.LevelWarn, "rds peer given up"),
+		PeerCongested: to(slog.LevelDebug, "rds peer congested"),
+		PeerClear:     to(slog.LevelDebug, "rds peer not congested"),
+		PingLimit:     to(slog.LevelWarn, "rds pings not answered"),
 	}
 }
 

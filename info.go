@@ -48,7 +48,10 @@ type PathInfo struct {
 	NextTx, NextRx uint64
 	// Queued messages are not written yet, Unacked ones written but not
 	// acknowledged; QueuedBytes and UnackedBytes are their payload bytes.
-	Queued, Unacked           int
+	Queued, Unacked int
+	// Acked is how many messages were acknowledged, and StreamAcked how many
+	// bytes of the present TCP connection the peer's TCP acknowledged.
+	Acked, StreamAcked        uint64
 	QueuedBytes, UnackedBytes int
 	// Resets is the number of TCP connections lost, Retransmissions that of
 	// messages sent again, DroppedDuplicates that of repeated messages thrown

@@ -11,7 +11,8 @@ import (
 // Message is one message for [Socket.RecvMsg] and the batch calls.
 type Message struct {
 	// Addr is the destination (the zero value: the connected one) or the
-	// source.
+	// source. Nothing that was received from a socket has the zero value, so it
+	// tells a notification from an empty message.
 	Addr Addr
 	// Payload is what to send. On receiving it is the buffer to fill; it is cut
 	// to the part that was filled. To use the same Message again, give it its
@@ -29,10 +30,15 @@ type Message struct {
 	// Retransmitted says that the sender had sent the received message on an
 	// earlier connection, maybe only in part.
 	Retransmitted bool
+	// CongUpdate, if not 0, says that this is no message but a notification of
+	// [Socket.SetCongMonitor]: bit p%64 is set if port p of some peer refused
+	// this socket and is congested no more.
+	CongUpdate uint64
 }
 
 func (m *Message) fill(n int, d *engine.Delivery) {
 	m.Addr = addrOf(d.From)
+	m.CongUpdate = d.CongUpdate
 	m.Payload = m.Payload[:n]
 	m.Len = d.Len
 	m.Truncated = n < d.Len
@@ -40,10 +46,23 @@ func (m *Message) fill(n int, d *engine.Delivery) {
 	m.Retransmitted = d.Retransmitted
 }
 
-// RecvMsg waits for a message, as [Socket.Recv] does, and fills in m.
+// RecvMsg waits for a message, as [Socket.Recv] does, and fills in m. With
+// [Socket.SetCongMonitor] on, it may be a notification.
 func (s *Socket) RecvMsg(ctx context.Context, m *Message) error {
-	var d engine.Delivery
+	d := engine.Delivery{Notices: true}
 	n, err := s.s.Recv(ctx, m.Payload, &d)
+	if err != nil {
+		return s.fail("recv", Addr{}, err)
+	}
+	m.fill(n, &d)
+	return nil
+}
+
+// TryRecvMsg is RecvMsg without waiting: it fails with [ErrAgain] when nothing is
+// there.
+func (s *Socket) TryRecvMsg(m *Message) error {
+	d := engine.Delivery{Notices: true}
+	n, err := s.s.TryRecv(m.Payload, &d)
 	if err != nil {
 		return s.fail("recv", Addr{}, err)
 	}
@@ -73,7 +92,7 @@ func (s *Socket) RecvBatch(ctx context.Context, ms []Message) (int, error) {
 		return 0, err
 	}
 	for i := 1; i < len(ms); i++ {
-		var d engine.Delivery
+		d := engine.Delivery{Notices: true}
 		n, err := s.s.TryRecv(ms[i].Payload, &d)
 		if err != nil {
 			return i, nil // what was taken counts; the error comes again if it lasts

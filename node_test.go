@@ -292,7 +292,7 @@ func TestEventsAreComplete(t *testing.T) {
 	var first, second []string
 	listen := record(&first).Join(record(&second)).listener()
 	n := reflect.TypeFor[Events]().NumField()
-	for k := engine.PeerUp; k <= engine.StateFailed; k++ {
+	for k := engine.PeerUp; k <= engine.PingLimit; k++ {
 		listen(engine.Event{Kind: k})
 	}
 	seen := map[string]bool{}

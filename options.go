@@ -26,6 +26,16 @@ func WithLinger(d time.Duration) SocketOption {
 	return SocketOption{func(s *engine.Socket) error { s.SetLinger(d); return nil }}
 }
 
+// WithGiveUp is [Socket.SetGiveUp] at binding.
+func WithGiveUp(d time.Duration) SocketOption {
+	return SocketOption{func(s *engine.Socket) error { return s.SetGiveUp(d) }}
+}
+
+// WithCongMonitor is [Socket.SetCongMonitor](true) at binding.
+func WithCongMonitor() SocketOption {
+	return SocketOption{func(s *engine.Socket) error { s.SetCongMonitor(true); return nil }}
+}
+
 // WithTimestamps is [Socket.SetTimestamps](true) at binding.
 func WithTimestamps() SocketOption {
 	return SocketOption{func(s *engine.Socket) error { s.SetTimestamps(true); return nil }}

@@ -2,6 +2,7 @@ package rds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -63,7 +64,7 @@ func (s *Socket) failTo(op string, to Addr, err error) error {
 // call at once. Other errors, in the order of the checks (RDS spec section 3):
 // [ErrInvalid] for a destination that cannot receive, [ErrNotConnected],
 // [ErrNotSupported] for one of another address family, [ErrMessageSize],
-// [ErrNotAllowed], [ErrPeerLimit].
+// [ErrNotAllowed], [ErrPeerLimit], [ErrPeerGone].
 func (s *Socket) Send(ctx context.Context, to Addr, p []byte) error {
 	if err := s.s.Send(ctx, to.addrPort(), p); err != nil {
 		return s.failTo("send", to, err)
@@ -131,22 +132,32 @@ func (s *Socket) PendingAll() (messages, bytes int) { return s.s.PendingAll() }
 
 // Flush waits until every message of this socket is acknowledged (or
 // cancelled), those included that are sent while it waits. It ends early as
-// [Socket.Send] does.
+// [Socket.Send] does. With [Socket.SetGiveUp] it returns [ErrPeerGone] while a peer
+// is gone, and once for the messages that were cancelled since the last Flush.
 func (s *Socket) Flush(ctx context.Context) error {
 	if err := s.s.Flush(ctx); err != nil {
-		return s.fail("flush", Addr{}, err)
+		return s.failGone("flush", err)
 	}
 	return nil
+}
+
+// failGone is fail for the destination that err names, if any.
+func (s *Socket) failGone(op string, err error) error {
+	var to Addr
+	if g := (*engine.GoneError)(nil); errors.As(err, &g) {
+		to.IP = g.Peer
+	}
+	return s.fail(op, to, err)
 }
 
 // Close closes the socket: what it has not received is dropped, what is not
 // acknowledged is cancelled, and calls that wait end with [ErrClosed]. With
 // [Socket.SetLinger] it first waits for acknowledgements; it returns
-// [ErrTimeout] if some were still missing at the end. Closing again returns
-// ErrClosed.
+// [ErrTimeout] if some were still missing at the end, and [ErrPeerGone] if some
+// were cancelled meanwhile. Closing again returns ErrClosed.
 func (s *Socket) Close() error {
 	if err := s.s.Close(); err != nil {
-		return s.fail("close", Addr{}, err)
+		return s.failGone("close", err)
 	}
 	return nil
 }
@@ -155,6 +166,36 @@ func (s *Socket) Close() error {
 // acknowledged. 0, the default, and less mean not to wait: what is not
 // acknowledged is cancelled, as the kernel does.
 func (s *Socket) SetLinger(d time.Duration) { s.s.SetLinger(d) }
+
+// SetGiveUp sets for how long a peer may make no progress with what is queued for
+// it until this socket gives up on it; 0 means for ever, less is [ErrInvalid].
+// Progress is an acknowledgement, or more bytes of a message that reached the
+// peer's TCP; a port that is congested is no lack of it, as long as the peer
+// answers at all.
+//
+// When the time is over (and up to a quarter of it later) the socket's messages to
+// that peer are cancelled, those waiting to be sent as well as those sent and not
+// acknowledged: whether the latter arrived is not known. From then on, sending to
+// the peer fails at once with [ErrPeerGone], and so does [Socket.Flush]. Meanwhile
+// the node goes on trying to reach the peer; its first acknowledgement ends
+// that, and the socket sends as before.
+func (s *Socket) SetGiveUp(d time.Duration) error {
+	if err := s.s.SetGiveUp(d); err != nil {
+		return s.fail("set give-up", Addr{}, err)
+	}
+	return nil
+}
+
+// SetCongMonitor says whether the socket is told when a port that refused it is
+// congested no more. [Socket.RecvMsg], [Socket.TryRecvMsg] and [Socket.RecvBatch]
+// return that as a [Message] with CongUpdate, before messages that wait; the other
+// ways of receiving leave it there. Only [Socket.TrySend] is refused. Off, the
+// default, forgets what was not told yet.
+//
+// The bits are those of the kernel's RDS_CONG_MONITOR (RDS spec section 5). Unlike
+// there, they are set for exactly the ports that refused this socket and that
+// their peer has cleared, not for any map from anybody.
+func (s *Socket) SetCongMonitor(on bool) { s.s.SetCongMonitor(on) }
 
 // SetTimestamps says whether [Message.Time] is to be filled in on receiving,
 // for messages that arrive from now on. It is off by default, because asking

@@ -18,9 +18,11 @@ import (
 // a map as a whole is copied, never lent (defect D14).
 type congMap struct {
 	bits atomic.Pointer[congBits] // nil until a bit is set for the first time
+	ones atomic.Int32             // bits set, as far as replace set them
 
-	mu    sync.Mutex // held to replace the map and for waits
-	waits []congWait
+	mu       sync.Mutex // held to replace the map and for the fields below
+	waits    []congWait // for ports that are congested
+	monitors map[monitor]struct{}
 }
 
 // congBits is 65536 bits; port p is bit p%64 of word p/64.
@@ -29,6 +31,7 @@ type congBits [wire.MapPorts / 64]atomic.Uint64
 // congWait is a call that waits until a port is not congested.
 type congWait struct {
 	port uint16
+	s    *Socket
 	w    *waiter
 }
 
@@ -69,19 +72,21 @@ func (c *congMap) copyTo(m *wire.CongMap) {
 }
 
 // replace makes the map equal to m, or empty with nil, and wakes those whose
-// port is cleared by that, and nobody else (defect D11). A monitor of congestion,
-// when there is one, is to be told from here which ports went from set to clear.
-func (c *congMap) replace(m *wire.CongMap) {
+// port is cleared by that, and nobody else (defect D11). It says whether the map
+// was or is empty, and is not or was not.
+func (c *congMap) replace(m *wire.CongMap) (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bits.Load()
 	if b == nil {
 		if m == nil || *m == (wire.CongMap{}) {
-			return
+			return false
 		}
 		b = new(congBits)
 		c.bits.Store(b)
 	}
+	before := c.ones.Load()
+	ones, anyCleared := before, false
 	for i := range b {
 		var now uint64
 		if m != nil {
@@ -92,18 +97,30 @@ func (c *congMap) replace(m *wire.CongMap) {
 			continue
 		}
 		b[i].Store(now)
-		if cleared := old &^ now; cleared != 0 && len(c.waits) > 0 {
-			c.wake(i, cleared)
+		ones += int32(bits.OnesCount64(now) - bits.OnesCount64(old))
+		anyCleared = anyCleared || old&^now != 0
+	}
+	if m == nil {
+		c.bits.Store(nil) // the peer is gone or new: it may never need one again
+	}
+	c.ones.Store(ones)
+	if anyCleared {
+		c.wake(func(cw congWait) bool { return !c.has(cw.port) })
+		for m := range c.monitors {
+			if !c.has(m.port) {
+				delete(c.monitors, m)
+				m.s.uncongested(m.port)
+			}
 		}
 	}
+	return (before > 0) != (ones > 0)
 }
 
-// wake wakes the calls that wait for a port of word i with its bit in cleared;
-// c.mu is held.
-func (c *congMap) wake(i int, cleared uint64) {
+// wake wakes the calls for which is is true; c.mu is held.
+func (c *congMap) wake(is func(congWait) bool) {
 	kept := c.waits[:0]
 	for _, cw := range c.waits {
-		if int(cw.port>>6) == i && cleared>>(cw.port&63)&1 != 0 {
+		if is(cw) {
 			cw.w.ch <- struct{}{}
 		} else {
 			kept = append(kept, cw)
@@ -113,14 +130,21 @@ func (c *congMap) wake(i int, cleared uint64) {
 	c.waits = kept
 }
 
-// wait makes w wait for port, unless that is not congested any more.
-func (c *congMap) wait(port uint16, w *waiter) (waits bool) {
+// wakeSocket wakes the calls of one socket, whatever they wait for.
+func (c *congMap) wakeSocket(s *Socket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake(func(cw congWait) bool { return cw.s == s })
+}
+
+// wait makes w, a call of s, wait for port, unless that is not congested any more.
+func (c *congMap) wait(port uint16, w *waiter, s *Socket) (waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.has(port) {
 		return false
 	}
-	c.waits = append(c.waits, congWait{port, w})
+	c.waits = append(c.waits, congWait{port, s, w})
 	return true
 }
 

@@ -202,7 +202,7 @@ func TestCongMapAgainstModel(t *testing.T) {
 			case 1:
 				if waiting[p] == nil {
 					w := &waiter{ch: make(chan struct{}, 1)}
-					waits := c.wait(p, w)
+					waits := c.wait(p, w, nil)
 					if waits != model.Has(p) {
 						rt.Fatalf("port %d congested %v, waits %v", p, model.Has(p), waits)
 					}

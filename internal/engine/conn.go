@@ -29,6 +29,8 @@ type conn struct {
 	up      uint64  // set of paths that are up
 	mapped  bool    // the peer's map has come since a path last came up
 	limiter limiter // of events
+
+	watch watch
 }
 
 // Deliver implements [transport.Handler].
@@ -49,15 +51,31 @@ func (c *conn) drop(m *transport.Inbound) {
 	if m.Buf != nil {
 		m.Buf.Release()
 	}
+	if m.Reserved {
+		c.peer.release(len(m.Payload))
+	}
 }
+
+// Reserve implements [transport.Reserver]. Like everything a peer sends, what it has
+// only begun to send may pass its limit by one message, and no more.
+func (c *conn) Reserve(n int) bool {
+	if c.peer.full() {
+		return false
+	}
+	c.peer.hold(n)
+	return true
+}
+
+// Unreserve implements [transport.Reserver].
+func (c *conn) Unreserve(n int) { c.peer.release(n) }
 
 // RemoteMap implements [transport.Handler].
 func (c *conn) RemoteMap(m *wire.CongMap) {
 	c.e.count.mapsReceived.Add(1)
 	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
 	c.mapped = true
-	c.peer.mu.Unlock()
-	c.peer.cong.replace(m)
+	c.peer.replaceMap(m)
 }
 
 // LocalMap implements [transport.Handler].
@@ -104,7 +122,7 @@ func (c *conn) Event(e transport.Event) {
 		// on the new connection, it is the new process's already: the map
 		// precedes the handshake from which a restart is seen.
 		if !c.mapped {
-			p.cong.replace(nil)
+			p.replaceMap(nil)
 		}
 		c.tell(ev, PeerRestarted)
 	case transport.EventPeerKnown:
@@ -118,6 +136,9 @@ func (c *conn) Event(e transport.Event) {
 	case transport.EventDialFailed:
 		n.dialsFailed.Add(1)
 		c.tell(ev, DialFailed)
+	case transport.EventPingLimit:
+		n.pingsUnanswered.Add(1)
+		c.tell(ev, PingLimit)
 	}
 }
 

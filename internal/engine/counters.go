@@ -23,7 +23,8 @@ var kernelCounters = [...]string{
 
 // ownCounters are the engine's further ones. Transports may add more.
 var ownCounters = [...]string{
-	"send_retransmitted", "recv_queue_limit", "peer_restarts", "protocol_errors", "connections_refused", "dials_failed", "events_lost",
+	"send_retransmitted", "recv_queue_limit", "peer_restarts", "protocol_errors", "connections_refused", "dials_failed",
+	"peer_stalls", "peers_given_up", "send_given_up", "pings_unanswered", "events_lost",
 }
 
 // counts are the counters of rare happenings. Those of every message are kept by
@@ -31,6 +32,7 @@ var ownCounters = [...]string{
 type counts struct {
 	connReset, mapsQueued, mapsReceived                atomic.Uint64
 	peerRestarts, protocolErrors, refused, dialsFailed atomic.Uint64
+	stalls, gone, lost, pingsUnanswered                atomic.Uint64
 }
 
 // traffic is the sum of what sockets count.
@@ -125,6 +127,10 @@ func (e *Engine) Counters() []Counter {
 	add("protocol_errors", e.count.protocolErrors.Load())
 	add("connections_refused", e.count.refused.Load())
 	add("dials_failed", e.count.dialsFailed.Load())
+	add("peer_stalls", e.count.stalls.Load())
+	add("peers_given_up", e.count.gone.Load())
+	add("send_given_up", e.count.lost.Load())
+	add("pings_unanswered", e.count.pingsUnanswered.Load())
 	add("events_lost", e.events.lost.Load())
 	for _, t := range e.transports() {
 		if c, ok := t.(counting); ok {

@@ -26,6 +26,7 @@ type Config struct {
 	PeerQueueLimit, NodeQueueLimit int64
 	MaxPeers                       int
 	MapTimeout                     time.Duration
+	StallTimeout, GiveUp           time.Duration
 	DisablePing                    bool
 	StateDir                       string
 	// Listener is called for each event, from one goroutine; nil means none.
@@ -38,6 +39,7 @@ const (
 	defaultNodeQueue = 1 << 30
 	defaultMaxPeers  = 16384
 	defaultMapTime   = 60 * time.Second
+	defaultStallTime = 10 * time.Second
 	maxMaxMessage    = 1 << 30
 )
 
@@ -52,6 +54,7 @@ type Engine struct {
 	events *dispatcher
 	seq    *numbers
 	count  counts
+	ticks  sync.WaitGroup // timers of peers and connections that run
 	loop   *loop.Transport
 	wide   transport.Transport // to other nodes; set by Start
 
@@ -146,6 +149,8 @@ func (cfg *Config) complete() error {
 		{"PeerQueueLimit", &cfg.PeerQueueLimit, defaultPeerQueue},
 		{"NodeQueueLimit", &cfg.NodeQueueLimit, defaultNodeQueue},
 		{"MapTimeout", (*int64)(&cfg.MapTimeout), int64(defaultMapTime)},
+		{"StallTimeout", (*int64)(&cfg.StallTimeout), int64(defaultStallTime)},
+		{"GiveUp", (*int64)(&cfg.GiveUp), 0},
 	} {
 		if *f.v < 0 {
 			return fmt.Errorf("%w: Config.%s is negative (%d)", ErrInvalid, f.name, *f.v)
@@ -261,7 +266,7 @@ func (e *Engine) NewLink(link transport.Link, localAddr, remote netip.Addr) tran
 	e.mu.Lock()
 	p := e.peers[remote]
 	if p == nil {
-		p = &peer{e: e, addr: remote}
+		p = newPeer(e, remote)
 		e.peers[remote] = p
 		if e.locals[remote] == nil {
 			e.remotes++
@@ -269,7 +274,11 @@ func (e *Engine) NewLink(link transport.Link, localAddr, remote netip.Addr) tran
 	}
 	e.mu.Unlock()
 	c := &conn{e: e, link: link, local: l, peer: p, remote: remote}
+	if e.locals[remote] != nil {
+		c.watch.on.Store(true) // the node itself makes progress when its sockets do
+	}
 	p.mu.Lock()
+	c.watch.ended = p.ended
 	p.conns = append(p.conns, c)
 	p.mu.Unlock()
 	l.add(c)
@@ -369,9 +378,10 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Lock()
 	for _, p := range e.peers {
-		p.stopTimer()
+		p.stopTimers()
 	}
 	e.mu.Unlock()
+	e.ticks.Wait()
 	errs = append(errs, e.seq.close(e.usedSeq()))
 	e.events.close()
 	return errors.Join(errs...)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
+	"time"
 )
 
 // kind is a sentinel error with the errno that the kernel gives in the same
@@ -39,6 +41,7 @@ var (
 	ErrClosed       = &kind{"closed", syscall.EBADF, net.ErrClosed}
 	ErrNotAllowed   = &kind{"address is not among the allowed peers", syscall.EACCES, nil}
 	ErrPeerLimit    = &kind{"too many peers", syscall.ENOMEM, nil}
+	ErrPeerGone     = &kind{"peer is gone", syscall.EHOSTUNREACH, nil}
 )
 
 // detail is a kind with a number and the limit that it meets. Its text is made
@@ -51,6 +54,23 @@ type detail struct {
 
 func (d *detail) Error() string { return d.kind.text + ": " + fmt.Sprintf(d.format, d.n, d.limit) }
 func (d *detail) Unwrap() error { return d.kind }
+
+// GoneError is an ErrPeerGone with the peer that a socket has given up on.
+type GoneError struct {
+	Peer     netip.Addr
+	Messages int           // messages to it that were cancelled since the last Flush; 0 when a new one is refused
+	Limit    time.Duration // how long the socket waits for a peer
+}
+
+func (g *GoneError) Error() string {
+	s := fmt.Sprintf("%v: no progress within %v (GiveUp)", ErrPeerGone, g.Limit)
+	if g.Messages > 0 {
+		s += fmt.Sprintf(", %d messages cancelled", g.Messages)
+	}
+	return s
+}
+
+func (g *GoneError) Unwrap() error { return ErrPeerGone }
 
 func errSize(n, limit int, what string) error {
 	return &detail{ErrMessageSize, "%d bytes, but " + what + " is %d bytes", n, limit}

@@ -23,6 +23,12 @@ const (
 	QueueLimit
 	QueueResumed
 	StateFailed
+	PeerStalled
+	PeerRecovered
+	PeerGone
+	PeerCongested
+	PeerClear
+	PingLimit
 )
 
 // Event is one thing that happened in the background.
@@ -121,7 +127,7 @@ const eventGap = time.Second
 // admit says whether ev is to be reported, and fills in how many were not.
 func (l *limiter) admit(ev *Event) bool {
 	switch ev.Kind {
-	case ProtocolError, Refused, DialFailed, QueueLimit, QueueResumed:
+	case ProtocolError, Refused, DialFailed, PingLimit:
 	default:
 		return true
 	}

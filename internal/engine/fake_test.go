@@ -40,6 +40,8 @@ type fakeLink struct {
 	resumes int
 	urges   int
 	nextSeq uint64
+	acked   uint64
+	tcp     uint64 // bytes that the peer's TCP acknowledged
 	closed  bool
 }
 
@@ -186,6 +188,7 @@ func (l *fakeLink) ack(n int) {
 		l.mu.Lock()
 		m := l.unacked[0]
 		l.unacked = l.unacked[1:]
+		l.acked++
 		l.mu.Unlock()
 		m.Owner.Released(1, len(m.payload))
 	}
@@ -265,7 +268,8 @@ func (l *fakeLink) Info() transport.LinkInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return transport.LinkInfo{Local: l.local, Remote: l.remote, Transport: "fake",
-		Paths: []transport.PathInfo{{State: "UP", NextTx: l.nextSeq, DroppedDuplicates: 3}}}
+		Paths: []transport.PathInfo{{State: "UP", NextTx: l.nextSeq, DroppedDuplicates: 3,
+			Unacked: len(l.unacked), Acked: l.acked, StreamAcked: l.tcp}}}
 }
 
 // congest is a map with these ports congested.

@@ -76,10 +76,9 @@ func (l *limits) report(h *holding) (changed bool) {
 	}
 }
 
-// hold enters a message of n payload bytes. It may be called with a socket's
-// lock held.
+// hold enters n bytes. It may be called with a socket's lock held.
 func (p *peer) hold(n int) {
-	p.holding.bytes.Add(int64(n) + overhead)
+	p.holding.bytes.Add(int64(n))
 	p.e.limits.report(&p.holding)
 }
 
@@ -105,7 +104,7 @@ func (p *peer) full() bool {
 	l.mu.Unlock()
 	if stops {
 		l.stops.Add(1)
-		p.event(Event{Kind: QueueLimit, Count: int(bytes)})
+		p.tellLimited()
 		// The queue may have been read empty since bytes was looked at, with
 		// nobody left to resume the peer.
 		p.resumeIfRoom()
@@ -113,11 +112,11 @@ func (p *peer) full() bool {
 	return h.stopped.Load()
 }
 
-// release takes a message of n payload bytes off the account. Links may be
-// resumed from here: no lock may be held.
+// release takes n bytes off the account. Links may be resumed from here: no lock
+// may be held.
 func (p *peer) release(n int) {
 	l := p.e.limits
-	p.holding.bytes.Add(-int64(n) - overhead)
+	p.holding.bytes.Add(-int64(n))
 	reported := l.report(&p.holding)
 	if l.stopped.Load() == 0 {
 		return
@@ -163,8 +162,15 @@ func (p *peer) resumeIfRoom() {
 	if !resumes {
 		return
 	}
-	p.event(Event{Kind: QueueResumed})
+	p.tellLimited()
 	for _, c := range p.connections() {
 		c.link.Resume()
 	}
+}
+
+// tellLimited tells listeners whether the peer is read.
+func (p *peer) tellLimited() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed(&p.limited)
 }

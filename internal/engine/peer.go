@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // peer is one remote address (or a local one, as a destination): what it says
@@ -19,11 +21,27 @@ type peer struct {
 
 	holding holding
 
-	mu      sync.Mutex // guards the fields below; taken alone
-	conns   []*conn
-	paths   int         // number of paths that are up, of all connections
-	forget  *time.Timer // runs while no path is up, to clear cong
-	limiter limiter     // of QueueLimit events
+	mu     sync.Mutex // guards the fields below; taken alone
+	conns  []*conn
+	paths  int         // number of paths that are up, of all connections
+	forget *time.Timer // runs while no path is up, to clear cong
+	ended  bool        // the engine is closed: no timer is started any more
+
+	limited   flap // told of holding.stopped
+	congested flap // told of cong
+}
+
+func newPeer(e *Engine, addr netip.Addr) *peer {
+	return &peer{
+		e: e, addr: addr,
+		limited: flap{on: QueueLimit, off: QueueResumed, state: func(p *peer) (bool, int) {
+			return p.holding.stopped.Load(), int(p.holding.bytes.Load())
+		}},
+		congested: flap{on: PeerCongested, off: PeerClear, state: func(p *peer) (bool, int) {
+			n := int(p.cong.ones.Load())
+			return n > 0, n
+		}},
+	}
 }
 
 // connections returns the peer's connections.
@@ -33,14 +51,11 @@ func (p *peer) connections() []*conn {
 	return p.conns[:len(p.conns):len(p.conns)] // only ever appended to
 }
 
-// event tells listeners something about the peer as a whole.
-func (p *peer) event(ev Event) {
-	ev.Remote = p.addr
-	p.mu.Lock()
-	send := p.limiter.admit(&ev)
-	p.mu.Unlock()
-	if send {
-		p.e.events.emit(ev)
+// replaceMap takes what the peer says about its ports; nil: nothing, any more. p.mu
+// is held.
+func (p *peer) replaceMap(m *wire.CongMap) {
+	if p.cong.replace(m) {
+		p.changed(&p.congested)
 	}
 }
 
@@ -56,7 +71,7 @@ func (p *peer) pathsChanged(by int) {
 		}
 		return
 	}
-	if p.forget == nil && !p.e.isClosed() {
+	if p.forget == nil && !p.ended {
 		p.forget = time.AfterFunc(p.e.cfg.MapTimeout, p.forgetMap)
 	}
 }
@@ -65,15 +80,22 @@ func (p *peer) forgetMap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paths == 0 {
-		p.cong.replace(nil)
+		p.replaceMap(nil)
 	}
 }
 
-// stopTimer ends the peer's timer for good.
-func (p *peer) stopTimer() {
+// stopTimers ends the timers of the peer and its connections for good.
+func (p *peer) stopTimers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.ended = true
 	if p.forget != nil {
 		p.forget.Stop()
+	}
+	p.limited.stop(p)
+	p.congested.stop(p)
+	for _, c := range p.conns {
+		c.watch.ended = true
+		c.disarm()
 	}
 }

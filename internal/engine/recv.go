@@ -33,6 +33,9 @@ type recvHalf struct {
 	arena     arena
 	wait      waitList // calls that wait for a message
 
+	monitor    bool   // SetCongMonitor
+	congUpdate uint64 // what is to be told: bit port%64 of each port cleared
+
 	queued, delivered         uint64 // messages in and out
 	bytesIn, bytesOut, copied uint64 // payload bytes in, out, and copied to callers
 }
@@ -62,15 +65,15 @@ func (s *Socket) deliver(c *conn, m *transport.Inbound) bool {
 	if h.stamps {
 		e.at = time.Now().UnixNano()
 	}
-	c.peer.hold(n)
+	if m.Reserved {
+		c.peer.hold(overhead)
+	} else {
+		c.peer.hold(n + overhead)
+	}
 	h.queued++
 	h.bytesIn += uint64(n)
 	h.bytes += n
-	mark := n > 0 && !h.congested && h.bytes > h.limit
-	if mark {
-		h.congested = true
-		s.local.cong.set(s.addr.Port())
-	}
+	mark := s.congest(n)
 	if len(h.wait.q) > 0 {
 		h.wait.wake()
 	}
@@ -81,8 +84,25 @@ func (s *Socket) deliver(c *conn, m *transport.Inbound) bool {
 	return true
 }
 
+// congest marks the port congested if the n bytes just queued have passed R, and
+// says whether it did; rcv.mu is held.
+func (s *Socket) congest(n int) (mark bool) {
+	h := &s.rcv
+	if n == 0 || h.congested || h.bytes <= h.limit {
+		return false
+	}
+	h.congested = true
+	s.local.cong.set(s.addr.Port())
+	return true
+}
+
 // Delivery describes a received message.
 type Delivery struct {
+	// Notices says, before the call, that it may return a notification instead
+	// of a message: then CongUpdate is not 0 and From not valid.
+	Notices    bool
+	CongUpdate uint64
+
 	From          netip.AddrPort
 	Len           int       // of the whole message
 	Time          time.Time // of arrival, if SetTimestamps is on
@@ -94,6 +114,7 @@ func (d *Delivery) set(e *entry) {
 	d.Len = len(e.payload)
 	d.Retransmitted = e.again
 	d.Time = time.Time{}
+	d.CongUpdate = 0
 	if e.at != 0 {
 		d.Time = time.Unix(0, e.at)
 	}
@@ -103,6 +124,12 @@ func (d *Delivery) set(e *entry) {
 func (s *Socket) TryRecv(p []byte, d *Delivery) (int, error) {
 	h := &s.rcv
 	h.mu.Lock()
+	if h.congUpdate != 0 && d.Notices {
+		*d = Delivery{Notices: true, CongUpdate: h.congUpdate}
+		h.congUpdate = 0
+		h.mu.Unlock()
+		return 0, nil
+	}
 	if h.queue.n == 0 {
 		closed := h.closed
 		h.mu.Unlock()
@@ -130,7 +157,7 @@ func (s *Socket) TryRecv(p []byte, d *Delivery) (int, error) {
 		copy(p, e.payload)
 		e.buf.Release()
 	}
-	e.conn.peer.release(len(e.payload))
+	e.conn.peer.release(len(e.payload) + overhead)
 	return n, nil
 }
 
@@ -159,18 +186,18 @@ func (s *Socket) Recv(ctx context.Context, p []byte, d *Delivery) (int, error) {
 		if err != ErrAgain {
 			return n, err
 		}
-		if err := s.awaitMessage(ctx, waited); err != nil {
+		if err := s.awaitMessage(ctx, d.Notices, waited); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// awaitMessage waits until there may be a message. first says that the call has
-// waited before.
-func (s *Socket) awaitMessage(ctx context.Context, first bool) error {
+// awaitMessage waits until there may be a message, or a notification with notices.
+// first says that the call has waited before.
+func (s *Socket) awaitMessage(ctx context.Context, notices, first bool) error {
 	h := &s.rcv
 	h.mu.Lock()
-	if h.closed || h.queue.n > 0 {
+	if h.closed || h.queue.n > 0 || notices && h.congUpdate != 0 {
 		h.mu.Unlock()
 		return nil
 	}
@@ -204,7 +231,7 @@ func (h *Held) Release() {
 	if h.e.buf != nil {
 		h.e.buf.Release()
 	}
-	h.e.conn.peer.release(len(h.e.payload))
+	h.e.conn.peer.release(len(h.e.payload) + overhead)
 	*h = Held{}
 }
 
@@ -218,7 +245,7 @@ func (s *Socket) Next(ctx context.Context, held *Held, d *Delivery) error {
 		if err != ErrAgain {
 			return err
 		}
-		if err := s.awaitMessage(ctx, waited); err != nil {
+		if err := s.awaitMessage(ctx, false, waited); err != nil {
 			return err
 		}
 	}
@@ -257,6 +284,7 @@ func (s *Socket) closeRecv() {
 	h := &s.rcv
 	h.mu.Lock()
 	h.closed = true
+	h.congUpdate = 0
 	dropped := make([]entry, 0, h.queue.n)
 	for h.queue.n > 0 {
 		e := *h.queue.front()
@@ -283,6 +311,6 @@ func (s *Socket) closeRecv() {
 		if e.buf != nil {
 			e.buf.Release()
 		}
-		e.conn.peer.release(len(e.payload))
+		e.conn.peer.release(len(e.payload) + overhead)
 	}
 }

@@ -29,12 +29,18 @@ type sendHalf struct {
 	// must not be free without end.
 	bytes, msgs int
 
-	// last is the connection of the last message, and lastTo what its address
-	// was called by the caller (IPv4 in IPv6 form, perhaps).
-	last   *conn
+	// unaskedBytes and unaskedMsgs were accepted since a message last asked for
+	// an early acknowledgement.
+	unaskedBytes, unaskedMsgs int
+
+	// last is the flow of the last message, and lastTo what its address was
+	// called by the caller (IPv4 in IPv6 form, perhaps).
+	last   *flow
 	lastTo netip.Addr
 	// used are the connections on which the socket has sent.
-	used map[*conn]struct{}
+	used map[*conn]*flow
+	// lost is the sum of the flows' lost.
+	lost int
 
 	room waitList // calls that wait for the account to be below the limit
 	idle waitList // calls that wait for it to be empty
@@ -45,6 +51,19 @@ type sendHalf struct {
 
 // hasRoom is the test of RDS spec section 4: the old values are compared.
 func (h *sendHalf) hasRoom() bool { return h.bytes < h.limit && h.msgs < h.limit }
+
+// wantsAck says whether a message of n bytes, just accepted, is to ask for an
+// early acknowledgement: while more than half of the buffer is unacknowledged, one
+// message in each eighth of it does. mu is held.
+func (h *sendHalf) wantsAck(n int) bool {
+	h.unaskedBytes += n
+	h.unaskedMsgs++
+	if 2*h.bytes <= h.limit && 2*h.msgs <= h.limit || 8*h.unaskedBytes < h.limit && 8*h.unaskedMsgs < h.limit {
+		return false
+	}
+	h.unaskedBytes, h.unaskedMsgs = 0, 0
+	return true
+}
 
 // passOn wakes one more call if there is room for it; mu is held.
 func (h *sendHalf) passOn() {
@@ -65,9 +84,12 @@ func (h *sendHalf) take(msgs, bytes int) {
 
 // TrySend queues a message or fails at once.
 func (s *Socket) TrySend(to netip.AddrPort, p []byte) error {
-	c, port, soon, err := s.admit(to, len(p))
+	f, port, soon, err := s.admit(to, len(p))
 	if err == nil {
-		return s.hand(c, port, p, soon)
+		return s.hand(f, port, p, soon)
+	}
+	if err == ErrCongested {
+		s.monitor(f.c.peer, port)
 	}
 	s.snd.mu.Lock()
 	defer s.snd.mu.Unlock()
@@ -89,18 +111,18 @@ func (s *Socket) Send(ctx context.Context, to netip.AddrPort, p []byte) error {
 	}
 	congested, full := false, false // for counting a call once
 	for {
-		c, port, soon, err := s.admit(to, len(p))
+		f, port, soon, err := s.admit(to, len(p))
 		if full && err != nil && err != ErrAgain {
 			s.passOn() // woken for room that is not used
 		}
 		switch err {
 		case nil:
-			return s.hand(c, port, p, soon)
+			return s.hand(f, port, p, soon)
 		case ErrCongested:
-			err = s.awaitPort(ctx, c, port, !congested)
+			err = s.awaitPort(ctx, f, port, !congested)
 			congested = true
 		case ErrAgain:
-			err = s.awaitRoom(ctx, c, full)
+			err = s.awaitRoom(ctx, f, full)
 			full = true
 		}
 		if err != nil {
@@ -110,9 +132,9 @@ func (s *Socket) Send(ctx context.Context, to netip.AddrPort, p []byte) error {
 }
 
 // admit checks a message of n bytes and enters it in the account. ErrAgain and
-// ErrCongested come with the connection. The zero value of to means the
-// connected address.
-func (s *Socket) admit(to netip.AddrPort, n int) (c *conn, port uint16, soon bool, err error) {
+// ErrCongested come with the flow. The zero value of to means the connected
+// address.
+func (s *Socket) admit(to netip.AddrPort, n int) (f *flow, port uint16, soon bool, err error) {
 	if !to.IsValid() {
 		p := s.connected.Load()
 		if p == nil {
@@ -135,21 +157,23 @@ func (s *Socket) admit(to netip.AddrPort, n int) (c *conn, port uint16, soon boo
 			return nil, 0, false, err
 		}
 	}
-	c = h.last
+	f = h.last
 	switch {
 	case n > s.e.cfg.MaxMessage || n > h.limit:
 		return nil, 0, false, s.sizeError(n)
-	case c.peer.cong.has(port):
-		return c, port, false, ErrCongested
+	case f.gone.Load():
+		return nil, 0, false, f.refusal()
+	case f.c.peer.cong.has(port):
+		return f, port, false, ErrCongested
 	case !h.hasRoom():
-		return c, port, false, ErrAgain
+		return f, port, false, ErrAgain
 	}
 	h.bytes += n
 	h.msgs++
 	h.sent++
 	h.copied += uint64(n)
 	h.passOn()
-	return c, port, 2*h.bytes > h.limit || 2*h.msgs > h.limit, nil
+	return f, port, h.wantsAck(n), nil
 }
 
 // sizeError says which limit n passes, if any; snd.mu is held.
@@ -163,7 +187,7 @@ func (s *Socket) sizeError(n int) error {
 	return nil
 }
 
-// resolve makes the connection to addr the socket's last one; snd.mu is held,
+// resolve makes the flow to addr the socket's last one; snd.mu is held,
 // but not while the link is made. The order of checks is that of RDS spec
 // section 3: address, family, size of the message, and then the connection.
 //
@@ -194,17 +218,25 @@ func (s *Socket) resolve(addr netip.Addr, n int) error {
 			return ErrClosed
 		}
 	}
-	h.last, h.lastTo = c, addr
-	if h.used == nil {
-		h.used = make(map[*conn]struct{})
+	f := h.used[c]
+	if f == nil {
+		f = &flow{s: s, c: c}
+		if h.used == nil {
+			h.used = make(map[*conn]*flow)
+		}
+		h.used[c] = f
+		if s.patience() > 0 {
+			c.enlist(f)
+		}
 	}
-	h.used[c] = struct{}{}
+	h.last, h.lastTo = f, addr
 	return nil
 }
 
 // hand gives an admitted message to the link. No lock may be held: the link may
 // call Released before it returns.
-func (s *Socket) hand(c *conn, port uint16, p []byte, soon bool) error {
+func (s *Socket) hand(f *flow, port uint16, p []byte, soon bool) error {
+	c := f.c
 	err := c.link.Send(transport.Message{SPort: s.addr.Port(), DPort: port, Payload: p, Owner: s, AckSoon: soon})
 	if err != nil {
 		s.Released(1, len(p)) // it was never queued
@@ -215,6 +247,14 @@ func (s *Socket) hand(c *conn, port uint16, p []byte, soon bool) error {
 		// queued.
 		s.account(c.link.Cancel(s, 0, true))
 		return ErrClosed
+	}
+	if f.gone.Load() {
+		// As with Close: giving up may have cancelled before it.
+		s.account(c.link.Cancel(s, 0, true))
+		return f.refusal()
+	}
+	if !c.watch.on.Load() {
+		c.attend()
 	}
 	return nil
 }
@@ -236,7 +276,7 @@ func (s *Socket) account(msgs, bytes int) {
 
 // awaitRoom waits until the send buffer may have room. first says that the call
 // has waited before: it is first in the queue then.
-func (s *Socket) awaitRoom(ctx context.Context, c *conn, first bool) error {
+func (s *Socket) awaitRoom(ctx context.Context, f *flow, first bool) error {
 	h := &s.snd
 	h.mu.Lock()
 	if h.closed {
@@ -246,13 +286,13 @@ func (s *Socket) awaitRoom(ctx context.Context, c *conn, first bool) error {
 	if !first {
 		h.full++
 	}
-	if h.hasRoom() {
+	if h.hasRoom() || f.gone.Load() {
 		h.mu.Unlock()
 		return nil
 	}
 	w := h.room.add(first)
 	h.mu.Unlock()
-	c.link.Urge()
+	f.c.link.Urge()
 	got, err := s.await(ctx, &s.sendBy, w)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -262,8 +302,9 @@ func (s *Socket) awaitRoom(ctx context.Context, c *conn, first bool) error {
 	return err
 }
 
-// awaitPort waits until the port is not congested.
-func (s *Socket) awaitPort(ctx context.Context, c *conn, port uint16, count bool) error {
+// awaitPort waits until the port is not congested or the peer gone.
+func (s *Socket) awaitPort(ctx context.Context, f *flow, port uint16, count bool) error {
+	c := f.c
 	h := &s.snd
 	h.mu.Lock()
 	if count {
@@ -272,9 +313,15 @@ func (s *Socket) awaitPort(ctx context.Context, c *conn, port uint16, count bool
 	w := h.room.spare()
 	h.mu.Unlock()
 	var err error
-	if c.peer.cong.wait(port, w) {
+	if c.peer.cong.wait(port, w, s) {
+		if s.patience() > 0 {
+			c.await(+1)
+			defer c.await(-1)
+		}
 		var got bool
-		got, err = s.await(ctx, &s.sendBy, w)
+		if !f.gone.Load() { // else nobody may wake this call any more
+			got, err = s.await(ctx, &s.sendBy, w)
+		}
 		c.peer.cong.done(w, got)
 	}
 	h.mu.Lock()
@@ -283,12 +330,16 @@ func (s *Socket) awaitPort(ctx context.Context, c *conn, port uint16, count bool
 	return err
 }
 
-// Flush waits until the account is empty.
+// Flush waits until the account is empty. If that is so because the socket has given
+// up on a peer, it says that.
 func (s *Socket) Flush(ctx context.Context) error {
 	if err := s.check(ctx, &s.sendBy); err != nil {
 		return err
 	}
-	return s.untilIdle(func(w *waiter) (bool, error) { return s.await(ctx, &s.sendBy, w) })
+	if err := s.untilIdle(func(w *waiter) (bool, error) { return s.await(ctx, &s.sendBy, w) }); err != nil {
+		return err
+	}
+	return s.tellLost(true)
 }
 
 // drain is Flush for a socket that is shut.

@@ -26,6 +26,8 @@ type Socket struct {
 
 	connected atomic.Pointer[netip.AddrPort] // nil: not connected
 	linger    atomic.Int64                   // time.Duration
+	giveUp    atomic.Int64                   // time.Duration; 0: never. Changes under snd.mu
+	gone      atomic.Int32                   // number of flows that are gone
 
 	closed    atomic.Bool   // set before the halves are closed
 	done      chan struct{} // closed after closed is set: ends waits
@@ -43,6 +45,7 @@ func newSocket(e *Engine, l *local) *Socket {
 	s := &Socket{e: e, local: l, done: make(chan struct{})}
 	s.snd.limit = e.cfg.SendBuffer
 	s.rcv.limit = e.cfg.RecvBuffer
+	s.giveUp.Store(int64(e.cfg.GiveUp))
 	return s
 }
 
@@ -179,6 +182,9 @@ func (s *Socket) Close() error {
 			err = &detail{ErrTimeout, "%d messages of %d bytes were not acknowledged within the linger time", msgs, bytes}
 		}
 		cancel()
+		if err == nil {
+			err = s.tellLost(false)
+		}
 	}
 	s.finish()
 	return err
@@ -188,6 +194,13 @@ func (s *Socket) Close() error {
 func (s *Socket) finish() {
 	s.cancelled.Store(true)
 	s.CancelAll()
+	s.snd.mu.Lock()
+	flows := s.flows()
+	s.snd.mu.Unlock()
+	for _, f := range flows {
+		f.c.enlist(f) // that is, out
+		f.c.peer.cong.unmonitor(s)
+	}
 	s.e.retire(s)
 }
 

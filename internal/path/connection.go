@@ -53,6 +53,8 @@ const (
 	MaxHeld = 2 * wire.MaxPaths
 	// idleBackoff caps the pause when nothing waits to be sent; the peer may have something.
 	idleBackoff = 5 * time.Second
+	// strangerBackoff is the same for a peer that woke us and never sent a frame: it may be none.
+	strangerBackoff = time.Minute
 
 	sampleUrgent   = time.Millisecond
 	sampleRelaxed  = 20 * time.Millisecond
@@ -101,6 +103,7 @@ type Path struct {
 	mapDue    bool      // the congestion map is to be sent
 	rxDone    uint64    // last number delivered, for h_ack
 	ackOwed   bool      // the peer has not been told of rxDone
+	heardAck  uint64    // largest h_ack of this stream
 	ackDue    time.Time // when it must be told at the latest
 	ackTimer  bool      // ackDue is still to be waited for
 	pongs     int       // unsent pongs, at most
@@ -156,6 +159,7 @@ const (
 	EventPeerRestarted
 	EventPeerKnown
 	EventOddSequence
+	EventPingLimit // a ping or probe was not answered: too many answers wait
 )
 
 // Event is something worth reporting.
@@ -173,6 +177,7 @@ type Connection struct {
 	peer    Peer
 	paths   []*Path
 	held    []int  // home paths of the streams that wait, oldest first
+	met     bool   // a frame of the peer arrived, ever
 	ponged  bool   // the peer answered a probe of this process: it knows us
 	epoch   uint64 // grows when the peer's numbers start anew
 	closing bool
@@ -292,7 +297,7 @@ func (c *Connection) backOff(now time.Time, p *Path, failed bool) {
 	if c.closing {
 		return
 	}
-	wanted := !p.Tx.Idle()
+	wanted := p.Tx.Wanted()
 	if !c.smaller {
 		// Our attempts only wake the smaller side: pointless without something to
 		// send, and after a success it deserves a moment to dial back.
@@ -307,6 +312,9 @@ func (c *Connection) backOff(now time.Time, p *Path, failed bool) {
 	limit := c.cfg.MaxBackoff
 	if !wanted {
 		limit = max(limit, idleBackoff)
+		if !c.met {
+			limit = max(limit, strangerBackoff)
+		}
 	}
 	p.backoff = min(max(2*p.backoff, c.cfg.MinBackoff), limit)
 	p.retryAt = now.Add(time.Duration(c.cfg.Rand(int64(p.backoff) + 1)))
@@ -403,6 +411,7 @@ func (c *Connection) up(now time.Time, i int) {
 	c.syncEpoch(p)
 	p.mapDue = true
 	p.ackOwed = false
+	p.heardAck = 0
 	p.retryAt = time.Time{}
 	p.kernelAt = now.Add(kernelAfterSilent)
 	if c.peer.Kind == KindOwn {
@@ -460,7 +469,7 @@ func (c *Connection) Ended(now time.Time, i int) {
 			return
 		}
 		c.dial(now, 0)
-	} else if !p.Tx.Idle() {
+	} else if p.Tx.Wanted() {
 		// The smaller side dials by itself; wake it if it does not.
 		p.retryAt = now.Add(pokeBackoff)
 	}

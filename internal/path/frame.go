@@ -80,6 +80,10 @@ func (c *Connection) Gather(now time.Time, i int, iov [][]byte, limit int) [][]b
 func (c *Connection) Wrote(now time.Time, i, n int) {
 	p := c.path(i)
 	p.Tx.Wrote(n)
+	if p.heardAck != 0 {
+		// The acknowledgement may have come before the write that it is for had returned.
+		p.Tx.AckSeq(p.heardAck)
+	}
 	if p.Tx.Unsent() == 0 {
 		p.pongs = 0
 	}
@@ -150,7 +154,7 @@ func (c *Connection) Sampled(now time.Time, i int, written uint64, outq int) {
 // for the first frame of each stream.
 func (c *Connection) Heard(i int) {
 	p := c.path(i)
-	p.heard = true
+	p.heard, c.met = true, true
 	p.attempt, p.backoff = 0, 0
 	if p.mode == ackNone && c.peer.Kind != KindOwn {
 		p.kernelAt = p.upAt.Add(kernelAfter)
@@ -178,12 +182,12 @@ func (c *Connection) Control(now time.Time, i int, class Class, v wire.HeaderVie
 	switch class {
 	case ClassPing:
 		// Sender port 0 gets no answer (RDS spec section 14), nor does who asks faster than it reads.
-		if v.SPort() == 0 || c.cfg.DisablePing || c.tooManyPongs(p) {
+		if v.SPort() == 0 || c.cfg.DisablePing || c.tooManyPongs(i) {
 			return verdict
 		}
 	case ClassProbe:
 		h.Ext = c.cfg.Handshake.Area()
-		if c.tooManyPongs(p) {
+		if c.tooManyPongs(i) {
 			return verdict
 		}
 	case ClassPong:
@@ -199,8 +203,13 @@ func (c *Connection) Control(now time.Time, i int, class Class, v wire.HeaderVie
 }
 
 // tooManyPongs bounds what a flood of pings can make us hold, unsent and unacknowledged.
-func (c *Connection) tooManyPongs(p *Path) bool {
-	return p.pongs >= c.cfg.MaxPongs || p.Tx.Unsent()+p.Tx.Unacked() >= 64*c.cfg.MaxPongs
+func (c *Connection) tooManyPongs(i int) bool {
+	p := c.path(i)
+	if p.pongs < c.cfg.MaxPongs && p.Tx.Unsent()+p.Tx.Unacked() < 64*c.cfg.MaxPongs {
+		return false
+	}
+	c.events = append(c.events, Event{Kind: EventPingLimit, Path: i})
+	return true
 }
 
 // pong handles the first answer to a probe of this process: the peer knows us now.
@@ -288,6 +297,7 @@ func (c *Connection) Restarted(i int, verdict Verdict) {
 func (c *Connection) Batch(now time.Time, i int, ack uint64, numbered, soon bool) {
 	p := c.path(i)
 	if ack != 0 && p.mode == ackSeq {
+		p.heardAck = max(p.heardAck, ack)
 		p.Tx.AckSeq(ack)
 	}
 	p.rxDone = p.Rx.Last()
@@ -313,13 +323,23 @@ func (c *Connection) owe(now time.Time, i int, soon bool) {
 	}
 }
 
+// AckNow makes the acknowledgements that are owed due now.
+func (c *Connection) AckNow(now time.Time) {
+	for i, p := range c.paths {
+		if p.ackOwed && p.State == Up {
+			p.ackDue, p.ackTimer = now, false
+			c.act(ActWrite, i)
+		}
+	}
+}
+
 // Tick lets time pass.
 func (c *Connection) Tick(now time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	for i, p := range c.paths {
 		if due(p.retryAt) {
 			p.retryAt = time.Time{}
-			if c.smaller || !p.Tx.Idle() {
+			if c.smaller || p.Tx.Wanted() {
 				c.dial(now, i)
 			}
 		}

@@ -415,7 +415,7 @@ func (s *stage) settle() {
 	}
 	actions, events := s.c.Take()
 	for _, e := range events {
-		name := [...]string{"", "up", "down", "peer restarted", "peer known", "odd sequence"}[e.Kind]
+		name := [...]string{"", "up", "down", "peer restarted", "peer known", "odd sequence", "ping limit"}[e.Kind]
 		fmt.Fprintf(&s.out, "    event %s path %d", name, e.Path)
 		if e.Kind == EventDown || e.Kind == EventPeerRestarted {
 			fmt.Fprintf(&s.out, ", %d messages again", e.Count)

@@ -42,12 +42,16 @@ type Sender struct {
 	released []Release
 
 	unsent       int // live entries not completely written
+	owned        int // live entries of sockets
 	urgent       int // live entries whose owner wants them acknowledged early
+	urged        int // entries at the head for which somebody waits; see MarkUrgent
 	queuedBytes  int // payload bytes of live entries not completely written
 	unackedBytes int // payload bytes of written entries
 
 	// Retransmissions counts messages that went on the wire again.
 	Retransmissions uint64
+	// Acked counts messages that were acknowledged.
+	Acked uint64
 }
 
 // Release tells what leaves the account of a socket.
@@ -61,6 +65,9 @@ func (s *Sender) Enqueue(h *wire.Header, payload []byte, owner Owner, ackSoon bo
 	e := s.q.push()
 	s.store(e, h, payload)
 	e.owner = owner
+	if owner != nil {
+		s.owned++
+	}
 	if ackSoon {
 		e.flags |= entryAckSoon
 		s.urgent++
@@ -117,8 +124,9 @@ func (s *Sender) store(e *entry, h *wire.Header, payload []byte) {
 	copy(c.buf.B[int(e.off)+wire.HeaderLen:], payload)
 }
 
-// Idle says that nothing is queued, being written or unacknowledged.
-func (s *Sender) Idle() bool { return s.q.n == 0 && len(s.ctl) == 0 }
+// Wanted says that a socket waits for the acknowledgement of a message. Probes and pongs alone are
+// not worth a connection.
+func (s *Sender) Wanted() bool { return s.owned > 0 }
 
 // Writable says that Gather would return something.
 func (s *Sender) Writable() bool { return s.unsent > 0 || len(s.ctl) > 0 || s.part > 0 }
@@ -130,7 +138,7 @@ func (s *Sender) Unsent() int { return s.unsent }
 func (s *Sender) Unacked() int { return s.next }
 
 // Urgent says that an owner waits for the acknowledgement of a message.
-func (s *Sender) Urgent() bool { return s.urgent > 0 }
+func (s *Sender) Urgent() bool { return s.urgent > 0 || s.urged > 0 }
 
 // NextSeq is the number that the next new message will get.
 func (s *Sender) NextSeq() uint64 { return s.seq + 1 }
@@ -312,8 +320,7 @@ func (s *Sender) AckSeq(seq uint64) {
 // popDone pops entries at the head that need no acknowledgement.
 func (s *Sender) popDone() {
 	for s.next > 0 && s.q.at(0).n == 0 {
-		s.q.pop()
-		s.next--
+		s.pop()
 	}
 	s.settle()
 }
@@ -323,14 +330,23 @@ func (s *Sender) popAcked() {
 	if e.n > 0 {
 		size := int(e.n) - wire.HeaderLen
 		s.unackedBytes -= size
+		s.Acked++
 		s.uncount(e)
 		if e.owner != nil {
+			s.owned--
 			s.release(e.owner, size)
 		}
 		e.free()
 	}
+	s.pop()
+}
+
+func (s *Sender) pop() {
 	s.q.pop()
 	s.next--
+	if s.urged > 0 {
+		s.urged--
+	}
 }
 
 // uncount takes the entry's wish for an early acknowledgement back.
@@ -364,6 +380,7 @@ func (s *Sender) TakeReleases(f func(Release)) {
 
 // settle gives the chunk being filled back when the queue is empty.
 func (s *Sender) settle() {
+	s.urged = min(s.urged, s.q.n)
 	if s.q.n == 0 && s.fill != nil {
 		s.fill.drop()
 		s.fill = nil
@@ -434,6 +451,7 @@ func (s *Sender) Cancel(owner Owner, dport uint16, all bool) (msgs, bytes int) {
 		bytes += size
 		s.uncount(e)
 		e.owner = nil
+		s.owned--
 		e.flags |= entryCancelled
 		if i >= s.next+s.fly && !(i == s.next && s.part > 0) {
 			// Not begun, not lent: its bytes can go at once.
@@ -472,12 +490,5 @@ func (s *Sender) Pending(owner Owner, dport uint16, all bool) (msgs, bytes int) 
 	return msgs, bytes
 }
 
-// MarkUrgent makes every unacknowledged message count as one whose owner waits.
-func (s *Sender) MarkUrgent() {
-	for i := range s.q.n {
-		if e := s.q.at(i); e.n > 0 && e.flags&(entryAckSoon|entryCancelled) == 0 && e.owner != nil {
-			e.flags |= entryAckSoon
-			s.urgent++
-		}
-	}
-}
+// MarkUrgent makes everything that is queued and unacknowledged now count as messages whose owner waits.
+func (s *Sender) MarkUrgent() { s.urged = s.q.n }

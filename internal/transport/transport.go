@@ -57,6 +57,8 @@ type Inbound struct {
 	// Retransmitted says that the sender had (maybe partly) sent the message on
 	// an earlier connection.
 	Retransmitted bool
+	// Reserved says that Reserve was called for the payload.
+	Reserved bool
 }
 
 // Handler is the engine's side of one Link. Its methods are called by the
@@ -76,6 +78,22 @@ type Handler interface {
 	LocalMap(m *wire.CongMap)
 	// Event reports what happened to the link.
 	Event(e Event)
+}
+
+// BatchHandler is what a Handler implements that takes several messages at once more cheaply.
+type BatchHandler interface {
+	// DeliverAll is Deliver for each of ms in turn. Their payloads are lent (Buf is nil), and so is ms.
+	DeliverAll(ms []Inbound) (more bool)
+}
+
+// Reserver is what a Handler implements that accounts for large messages from the
+// moment when they begin to arrive. Its methods are called like Deliver.
+type Reserver interface {
+	// Reserve asks for room for a payload of n bytes. With false there is none: the
+	// link must stop reading until Resume is called, and ask again. With true the
+	// message is either delivered, with Reserved set, or Unreserve is called.
+	Reserve(n int) bool
+	Unreserve(n int)
 }
 
 // EventKind says what happened to a link.
@@ -102,6 +120,8 @@ const (
 	EventRefused
 	// EventDialFailed: an attempt to connect failed; Err says why. Retries go on.
 	EventDialFailed
+	// EventPingLimit: a ping was not answered, because too many answers to this peer wait.
+	EventPingLimit
 )
 
 // Event is something that happened to a link, for counters and listeners.
@@ -154,7 +174,9 @@ type PathInfo struct {
 	LocalPort         uint16 // TCP ports of the stream, 0 when down
 	RemotePort        uint16
 	NextTx, NextRx    uint64
-	Queued, Unacked   int // messages not yet written, and written but not acknowledged
+	Queued, Unacked   int    // messages not yet written, and written but not acknowledged
+	Acked             uint64 // messages acknowledged, of sockets and others
+	StreamAcked       uint64 // bytes of the present stream that the peer's TCP acknowledged
 	QueuedBytes       int
 	UnackedBytes      int
 	Resets            uint64 // streams lost

@@ -38,12 +38,13 @@ func (v HeaderView) Seal() { v.SetCsum(v.Sum()) }
 // folding gives what adding the words one by one gives. It is 0 only when the
 // header is zero all over.
 func (v HeaderView) sum() uint16 {
-	var sum, carry uint64
-	for i := 0; i+8 <= HeaderLen; i += 8 {
-		sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(v[i:]), carry)
-	}
-	sum, carry = bits.Add64(sum, 0, carry)
-	return fold(sum + carry)
+	b := v[:HeaderLen:HeaderLen] // one bounds check for all
+	sum, carry := bits.Add64(binary.BigEndian.Uint64(b[0:8]), binary.BigEndian.Uint64(b[8:16]), 0)
+	sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(b[16:24]), carry)
+	sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(b[24:32]), carry)
+	sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(b[32:40]), carry)
+	sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(b[40:48]), carry)
+	return fold(sum>>32 + sum&0xffff_ffff + carry)
 }
 
 // fold adds the four words of n in one's complement.

@@ -31,8 +31,7 @@ type link struct {
 
 	received atomic.Uint64 // number of the last message to this end
 
-	mapMu  sync.Mutex    // one map is brought to this end at a time, so that the last is the newest
-	mapBuf *wire.CongMap // guarded by mapMu; made when first needed
+	mapMu sync.Mutex // one map is brought to this end at a time, so that the last is the newest
 
 	// stopped says that messages to this end wait, because its handler wants no
 	// more or the link is closed. It changes under mu; a sender that misses the
@@ -235,12 +234,15 @@ func (l *link) MapChanged() {
 	p := l.peer
 	p.mapMu.Lock()
 	defer p.mapMu.Unlock()
-	if p.mapBuf == nil {
-		p.mapBuf = new(wire.CongMap)
-	}
-	l.handler.LocalMap(p.mapBuf)
-	p.handler.RemoteMap(p.mapBuf)
+	m := maps.Get().(*wire.CongMap)
+	l.handler.LocalMap(m)
+	p.handler.RemoteMap(m)
+	maps.Put(m)
 }
+
+// maps lends the memory for a map on its way. Links keep none: most never have a
+// congested port.
+var maps = sync.Pool{New: func() any { return new(wire.CongMap) }}
 
 // Info implements [transport.Link].
 func (l *link) Info() transport.LinkInfo {
@@ -254,7 +256,7 @@ func (l *link) Info() transport.LinkInfo {
 	return transport.LinkInfo{
 		Local: l.local, Remote: l.remote, Transport: "loopback", Own: true, Known: true,
 		Paths: []transport.PathInfo{{
-			State: "UP", NextTx: l.peer.received.Load() + 1, NextRx: l.received.Load() + 1, Queued: queued, QueuedBytes: bytes,
+			State: "UP", Acked: l.peer.received.Load(), NextTx: l.peer.received.Load() + 1, NextRx: l.received.Load() + 1, Queued: queued, QueuedBytes: bytes,
 		}},
 	}
 }

@@ -15,6 +15,7 @@ import (
 type Link struct {
 	t             *Transport
 	handler       transport.Handler
+	reserver      transport.Reserver // the handler, if it is one
 	local, remote netip.Addr
 
 	mu       sync.Mutex
@@ -23,7 +24,6 @@ type Link struct {
 	held     []transport.Stream   // guarded by mu; wait for a path, in step with c's list
 	timer    *time.Timer          // guarded by mu
 	armed    time.Time            // guarded by mu; when the timer fires
-	lastSend time.Duration        // guarded by mu; time of the last Send, since epoch
 	closed   bool                 // guarded by mu
 	heldHome []int                // guarded by mu; home path of each held stream
 	dialErr  error                // guarded by mu; why the last attempt failed
@@ -51,14 +51,12 @@ func (l *Link) Send(m transport.Message) error {
 		l.settle()
 		return nil
 	}
-	now := time.Since(epoch)
-	busy := now-l.lastSend < inlineGap
-	l.lastSend = now
 	ln := l.lanes[0]
-	if !ln.idle() {
-		return nil // whoever writes now takes it along
+	if ln.called || !ln.idle() {
+		return nil // whoever writes next takes it along
 	}
-	if busy {
+	if time.Since(epoch)-ln.lastWrite < inlineGap {
+		ln.called = true
 		ln.wake.Signal()
 		return nil
 	}
@@ -128,10 +126,15 @@ func (l *Link) Info() transport.LinkInfo {
 		q := transport.PathInfo{State: p.State.String(), NextTx: p.Tx.NextSeq(), NextRx: p.Done() + 1,
 			Queued: p.Tx.Unsent(), Unacked: p.Tx.Unacked(), Resets: p.Resets, Retransmissions: p.Tx.Retransmissions}
 		q.QueuedBytes, q.UnackedBytes = p.Tx.Bytes()
+		q.Acked = p.Tx.Acked
 		if ln := l.lanes[i]; ln != nil {
 			q.DroppedDuplicates = ln.duplicates.Load()
 			if ln.stream != nil {
 				q.LocalPort, q.RemotePort = ln.stream.LocalAddr().Port(), ln.stream.RemoteAddr().Port()
+				written := p.Tx.Written()
+				if outq, err := ln.stream.Unacked(); err == nil {
+					q.StreamAcked = written - min(written, uint64(outq))
+				}
 			}
 		}
 		info.Paths = append(info.Paths, q)
@@ -313,10 +316,22 @@ func (l *Link) report(e path.Event) {
 		ev.Kind = transport.EventPeerRestarted
 	case path.EventPeerKnown:
 		ev.Kind = transport.EventPeerKnown
+	case path.EventPingLimit:
+		ev.Kind = transport.EventPingLimit
 	case path.EventOddSequence:
 		ev.Kind, ev.Err, ev.Harmless = transport.EventProtocol, errOddSequence, true
 	}
 	l.event(ev)
+}
+
+// reserve asks for room for a payload of n bytes.
+func (l *Link) reserve(n int) bool { return l.reserver == nil || l.reserver.Reserve(n) }
+
+// unreserve gives it back. mu is not held.
+func (l *Link) unreserve(n int) {
+	if l.reserver != nil {
+		l.reserver.Unreserve(n)
+	}
 }
 
 func (l *Link) event(e transport.Event) {
@@ -342,6 +357,15 @@ func (l *Link) shut() {
 			ln.goOn()
 		}
 	}
+	// What was delivered must be acknowledged before the FIN, or an own peer keeps it for ever. The
+	// application may close between the delivery of a message and the end of its batch.
+	for _, ln := range l.lanes {
+		for ln != nil && ln.stream != nil && (ln.batch.Load() || ln.writing) {
+			ln.wake.Wait()
+		}
+	}
+	l.c.AckNow(time.Now())
+	l.settle()
 	l.c.Close(time.Now())
 	l.settle()
 	if !l.streaming() {

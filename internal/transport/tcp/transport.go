@@ -162,6 +162,7 @@ func (t *Transport) link(local, remote netip.Addr) (*Link, error) {
 	s.once.Do(func() {
 		l := newLink(t, local, remote)
 		l.handler = t.host.NewLink(l, local, remote)
+		l.reserver, _ = l.handler.(transport.Reserver)
 		t.mu.Lock()
 		s.link = l
 		closed := t.closed

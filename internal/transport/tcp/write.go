@@ -22,7 +22,7 @@ import (
 //     of the stream need not wait for it.
 
 const (
-	// inlineGap: a sender that sends again within this time is streaming, and better served by the writer.
+	// inlineGap: who sends again so soon after a write is streaming, and better served by the writer.
 	inlineGap = 5 * time.Microsecond
 	// inlineRounds bounds how long a sender writes on for others.
 	inlineRounds = 2
@@ -38,20 +38,23 @@ var vecs = sync.Pool{New: func() any { return new([writeVecs][]byte) }}
 
 // lane is the runtime of one path: its stream and who writes it. Guarded by Link.mu unless it says otherwise.
 type lane struct {
-	l       *Link
-	i       int
-	stream  transport.Stream // nil: down
-	wake    sync.Cond        // of Link.mu: the writer waits for work, the reader for the token
-	writing bool             // somebody has the write token
-	full    bool             // the stream takes no more: the writer waits for room
-	broken  bool             // a write failed: nothing more is written to this stream
-	paused  bool             // the reader waits for room in the node
-	counted bool             // the stream counts among the incoming ones
-	why     error            // why the last stream ended
+	l         *Link
+	i         int
+	stream    transport.Stream // nil: down
+	wake      sync.Cond        // of Link.mu: the writer waits for work, the reader for the token
+	writing   bool             // somebody has the write token
+	called    bool             // the writer was called and has not begun
+	lastWrite time.Duration    // when the last write ended, since epoch
+	full      bool             // the stream takes no more: the writer waits for room
+	broken    bool             // a write failed: nothing more is written to this stream
+	paused    bool             // the reader waits for room in the node
+	counted   bool             // the stream counts among the incoming ones
+	why       error            // why the last stream ended
 
 	reads, samples, fills uint64 // batches read, questions to TCP, times the stream was full
 
 	resume     chan struct{} // tells a paused reader to go on
+	batch      atomic.Bool   // frames were read of which the connection is not told yet
 	duplicates atomic.Uint64 // frames that the filter dropped
 }
 
@@ -70,7 +73,7 @@ func (ln *lane) idle() bool {
 // during each write; the lane must be idle.
 func (ln *lane) write(rounds int) {
 	l, c := ln.l, ln.l.c
-	ln.writing = true
+	ln.writing, ln.called = true, false
 	stream := ln.stream
 	v := vecs.Get().(*[writeVecs][]byte)
 	for ; rounds > 0; rounds-- {
@@ -109,11 +112,12 @@ func (ln *lane) write(rounds int) {
 	clear(v[:])
 	vecs.Put(v)
 	ln.writing = false
+	ln.lastWrite = time.Since(epoch)
 	if c.WantsSample(ln.i) && ln.stream == stream && !ln.broken {
 		ln.sample()
 	}
 	// The writer goes on with what is left; a reader at the end waits for the token.
-	if ln.full || ln.broken || c.Writable(time.Now(), ln.i) {
+	if ln.full || ln.broken || l.closed || c.Writable(time.Now(), ln.i) {
 		ln.wake.Broadcast()
 	}
 }
