@@ -51,15 +51,23 @@ type Config struct {
 
 	// PeerQueueLimit bounds the received bytes that one peer's messages may
 	// occupy unread, counting 128 bytes for each message besides its
-	// payload. At the limit the peer's connections are not read any more
-	// until the queue has shrunk; nothing is dropped and no other peer is
-	// affected. 0 means 64 MiB; negative is invalid.
+	// payload. Messages of 16 KiB and more count as a whole from when they
+	// begin to arrive. At the limit, passed by one message or 64 KiB at most, the
+	// peer's connections are not read any more until the queue has shrunk to
+	// half; nothing is dropped and no other peer is affected. It should be many
+	// times MaxMessage. 0 means 64 MiB; negative is invalid.
+	//
+	// Memory for a message is taken as it arrives: 128 KiB at first, and up to
+	// eight times what has arrived, or as much as the largest message that came
+	// on the connection before. A connection that waits in the middle of a
+	// smaller message holds what has arrived of it, less than 24 KiB.
 	PeerQueueLimit int64
 
 	// NodeQueueLimit bounds the same for all peers together. As it fills up,
-	// each peer may occupy at most as much as is still free, so that heavy
-	// peers end up with equal shares and there is always room for others. 0
-	// means 1 GiB; negative is invalid.
+	// each peer may occupy at most eight times what is still free, so that
+	// peers which are heavy at the same time get about equal shares and there
+	// is always room for others. A peer that occupies nothing may always send
+	// one message. 0 means 1 GiB; negative is invalid.
 	NodeQueueLimit int64
 
 	// MaxPeers bounds the number of remote addresses to which the node keeps
@@ -70,12 +78,15 @@ type Config struct {
 
 	// MaxConns bounds the TCP connections that were opened by peers and are
 	// alive at once, all peers together. Further ones are refused. A peer uses
-	// up to 8. 0 means 65536; negative is invalid.
+	// up to 8, and 16 more may wait for their turn. 0 means 65536 or half of
+	// the descriptors that the process may open, whichever is less, so that
+	// peers can never keep the node from connecting to others; negative is
+	// invalid.
 	MaxConns int
 
 	// MaxPings bounds the answers to a peer's pings that may wait to be
-	// sent. Pings beyond it are not answered. 0 means 1024; negative is
-	// invalid.
+	// sent; 64 times as many may be sent and unacknowledged. Pings beyond it
+	// are not answered. 0 means 1024; negative is invalid.
 	MaxPings int
 
 	// MinBackoff and MaxBackoff bound the time between attempts to connect
@@ -129,6 +140,8 @@ const (
 	DefaultMaxMessage = wire.MaxMessage
 )
 
+const defaultMaxConns = 65536
+
 // check validates what the engine does not and fills in defaults.
 func (c *Config) check() error {
 	for _, d := range []struct {
@@ -156,6 +169,9 @@ func (c *Config) check() error {
 	}
 	if c.MaxConns < 0 {
 		return fmt.Errorf("%w: Config.MaxConns is negative (%d)", ErrInvalid, c.MaxConns)
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = int(max(min(descriptorLimit()/2, defaultMaxConns), 1))
 	}
 	if c.Port == 0 {
 		c.Port = DefaultPort

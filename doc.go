@@ -31,7 +31,13 @@
 // the acknowledgements, [Socket.Pending] counts what is outstanding,
 // [Socket.Cancel] forgets it. A peer that cannot be reached is tried for ever;
 // the context or deadline of Send or Flush says for how long the caller is
-// interested.
+// interested. With [Config.GiveUp] or [Socket.SetGiveUp] a socket gives up on a peer
+// that makes no progress for that time: what is queued for it is cancelled, and
+// sending to it fails with [ErrPeerGone] until it answers again.
+//
+// The send buffer is shared by all destinations of a socket, as in the kernel: one
+// that takes nothing can fill it. Use a socket for each destination, or give up,
+// or look at Pending, where that matters.
 //
 // Closing a socket cancels what is outstanding, as in the kernel; use
 // [Socket.Flush] or [Socket.SetLinger] to have it delivered first. A message to a
@@ -44,6 +50,7 @@
 // goes to all peers. Sending to a congested port waits, or fails with
 // [ErrCongested]; other ports of the same peer are not affected. One message
 // larger than R congests the port, so R should be twice the largest message.
+// [Socket.SetCongMonitor] tells who was refused when it is worth trying again.
 //
 // Besides that, a node limits what it holds unread for each peer and for all
 // ([Config.PeerQueueLimit], [Config.NodeQueueLimit]). At a limit it stops
@@ -79,9 +86,9 @@
 //   - Local means: an address of this node. Messages between those do not leave
 //     the process.
 //   - Deadlines apply to waits for congestion too; nothing waits for a handshake.
-//   - Congestion is accounted on the receiving socket's own address, wakes only
-//     those that wait for the port that was cleared, and is forgotten when a peer
-//     is gone for a minute ([Config.MapTimeout]).
+//   - Congestion is accounted on the receiving socket's own address, wakes and
+//     notifies only those that wait for the port that was cleared, and is forgotten
+//     when a peer is gone for a minute ([Config.MapTimeout]).
 //   - Empty messages take no room in the send buffer, but their number is bounded
 //     by S as well.
 //   - A connected address of another family than the socket's is refused when

@@ -33,6 +33,9 @@ type ConnectionInfo struct {
 	// Stopped says that the peer is not read for now, because a limit is
 	// reached.
 	Stopped bool
+	// Stalled says that there is something for the peer and it has made no
+	// progress with it for Config.StallTimeout.
+	Stalled bool
 	// CongestedPorts is the number of the peer's ports that are congested.
 	CongestedPorts int
 }
@@ -76,7 +79,7 @@ type SocketInfo struct {
 func connectionInfo(c engine.ConnInfo) ConnectionInfo {
 	ci := ConnectionInfo{
 		Local: c.Local, Remote: c.Remote, Transport: c.Transport, Known: c.Known, Own: c.Own,
-		UnreadBytes: c.UnreadBytes, Stopped: c.Stopped, CongestedPorts: c.CongestedPorts,
+		UnreadBytes: c.UnreadBytes, Stopped: c.Stopped, Stalled: c.Stalled, CongestedPorts: c.CongestedPorts,
 		Paths: make([]PathInfo, len(c.Paths)),
 	}
 	for i, p := range c.Paths {

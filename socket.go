@@ -169,6 +169,7 @@ func (s *Socket) SetLinger(d time.Duration) { s.s.SetLinger(d) }
 
 // SetGiveUp sets for how long a peer may make no progress with what is queued for
 // it until this socket gives up on it; 0 means for ever, less is [ErrInvalid].
+// Connecting anew after a loss may take seconds, so it should be at least ten.
 // Progress is an acknowledgement, or more bytes of a message that reached the
 // peer's TCP; a port that is congested is no lack of it, as long as the peer
 // answers at all.

@@ -19,14 +19,20 @@
 //	 peer    one remote address: its congestion map, what it has unread here
 //	 conn    one pair of the two: the engine's side of a transport.Link
 //	 Socket  two halves, sending and receiving, each with its own lock
+//	 flow    a socket's view of one conn on which it sends
+//
+// The only goroutines are that of the listener of events and those of timers: one
+// for each conn with something unacknowledged (watch.go), and one for each peer that
+// is unreachable (peer.go) or of which listeners were told a moment ago (flap.go).
 //
 // # Locks
 //
 // Each lock guards the fields named below it in its struct. Most are taken alone;
 // where one is taken with another held, it is in this order:
 //
-//	Link's own > peer.mu > congMap.mu, dispatcher.mu
-//	Link's own > sendHalf.mu > local.mu
+//	Link's own > sendHalf.mu > local.mu, peer.mu
+//	Link's own > peer.mu > congMap.mu > recvHalf.mu
+//	peer.mu > dispatcher.mu
 //	Engine.mu > portTable.mu, peer.mu, sendHalf.mu, recvHalf.mu
 //
 // Links call [Socket.Released] and conn.Event with their own locks held. So no Link

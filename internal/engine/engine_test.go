@@ -31,6 +31,8 @@ func TestConfig(t *testing.T) {
 		{Config{Addrs: one, NodeQueueLimit: -1}, "NodeQueueLimit"},
 		{Config{Addrs: one, MaxPeers: -1}, "MaxPeers"},
 		{Config{Addrs: one, MapTimeout: -1}, "MapTimeout"},
+		{Config{Addrs: one, StallTimeout: -1}, "StallTimeout"},
+		{Config{Addrs: one, GiveUp: -1}, "GiveUp"},
 		{Config{Addrs: one}, ""},
 	} {
 		e, err := New(tc.cfg)
@@ -175,6 +177,7 @@ func TestErrors(t *testing.T) {
 		{ErrNotConnected, syscall.ENOTCONN, false}, {ErrAddrInUse, syscall.EADDRINUSE, false}, {ErrAddrNotAvail, syscall.EADDRNOTAVAIL, false},
 		{ErrNotSupported, syscall.EOPNOTSUPP, false}, {ErrInvalid, syscall.EINVAL, false}, {ErrTimeout, syscall.ETIMEDOUT, true},
 		{ErrClosed, syscall.EBADF, false}, {ErrNotAllowed, syscall.EACCES, false}, {ErrPeerLimit, syscall.ENOMEM, false},
+		{ErrPeerGone, syscall.EHOSTUNREACH, false},
 	} {
 		var errno syscall.Errno
 		var timeout interface{ Timeout() bool }

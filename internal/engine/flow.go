@@ -50,15 +50,17 @@ func (s *Socket) flows() []*flow {
 }
 
 // cancelLost is the consequence of gone, which was set before: what the socket
-// has queued for the peer is cancelled, and its calls that wait look again. No
-// lock may be held.
-func (f *flow) cancelLost() (msgs int) {
+// has queued for the peer is cancelled, and its calls that wait look again. It
+// returns how many messages that are, without those of which the caller tells
+// itself. No lock may be held.
+func (f *flow) cancelLost(told int) (msgs int) {
 	s := f.s
-	msgs, bytes := f.c.link.Cancel(s, 0, true)
+	all, bytes := f.c.link.Cancel(s, 0, true)
+	msgs = max(all-told, 0)
 	s.snd.mu.Lock()
 	f.lost += msgs
 	s.snd.lost += msgs
-	s.snd.take(msgs, bytes)
+	s.snd.take(all, bytes)
 	s.snd.room.wakeAll()
 	s.snd.mu.Unlock()
 	f.c.peer.cong.wakeSocket(s)

@@ -11,6 +11,7 @@ type ConnInfo struct {
 	transport.LinkInfo
 	UnreadBytes    int64
 	Stopped        bool
+	Stalled        bool
 	CongestedPorts int
 }
 
@@ -22,7 +23,7 @@ func (e *Engine) Connections() []ConnInfo {
 			list = append(list, ConnInfo{
 				LinkInfo:    c.link.Info(),
 				UnreadBytes: c.peer.holding.bytes.Load(), Stopped: c.peer.holding.stopped.Load(),
-				CongestedPorts: c.peer.cong.count(),
+				Stalled: c.isStalled(), CongestedPorts: c.peer.cong.count(),
 			})
 		}
 	}

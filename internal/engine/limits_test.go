@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rds-go/rds/internal/buffer"
 	"github.com/rds-go/rds/internal/transport"
 )
 
@@ -360,4 +361,54 @@ func TestEventsOfLinks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReserve: messages count against the limit from the moment when they begin to arrive.
+func TestReserve(t *testing.T) {
+	e := newFake(t, Config{PeerQueueLimit: 100_000}, here)
+	l, other := e.to(here, there), e.to(here, nowhere)
+	c := l.handler.(*conn)
+	s := bind(t, e.Engine, here+":5")
+	held := func(want int64) {
+		t.Helper()
+		if got := c.peer.holding.bytes.Load(); got != want {
+			t.Errorf("%d bytes on the account, want %d", got, want)
+		}
+	}
+	for range 2 { // the second one passes the limit
+		if !c.Reserve(60_000) {
+			t.Fatal("no room")
+		}
+	}
+	held(120_000)
+	if c.Reserve(20_000) {
+		t.Error("room beyond the limit")
+	}
+	if !other.handler.(*conn).Reserve(20_000) {
+		t.Error("no room for another peer")
+	}
+	whole := func(port uint16) transport.Inbound {
+		b := buffer.Get(60_000)
+		return transport.Inbound{SPort: 1, DPort: port, Payload: b.B[:60_000], Buf: b, Reserved: true}
+	}
+	if l.handler.Deliver(whole(5)) {
+		t.Error("may go on")
+	}
+	held(120_000 + overhead)
+	take(t, s, 1)
+	held(60_000)
+	l.handler.Deliver(whole(6)) // nobody has the port
+	held(0)
+	if l.resumed() != 1 {
+		t.Errorf("resumed %d times", l.resumed())
+	}
+	c.Reserve(1 << 20)
+	if c.Reserve(1) {
+		t.Error("room beyond the limit")
+	}
+	c.Unreserve(1 << 20) // the stream was cut
+	held(0)
+	if l.resumed() != 2 || !c.Reserve(1) {
+		t.Errorf("resumed %d times", l.resumed())
+	}
 }

@@ -37,8 +37,12 @@ func (s *Socket) monitor(p *peer, port uint16) {
 	s.rcv.mu.Lock()
 	on := s.rcv.monitor
 	s.rcv.mu.Unlock()
-	if on && !p.cong.monitor(port, s) {
+	switch {
+	case !on:
+	case !p.cong.monitor(port, s):
 		s.uncongested(port)
+	case s.cancelled.Load():
+		p.cong.unmonitor(s) // closed meanwhile
 	}
 }
 

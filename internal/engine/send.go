@@ -249,8 +249,11 @@ func (s *Socket) hand(f *flow, port uint16, p []byte, soon bool) error {
 		return ErrClosed
 	}
 	if f.gone.Load() {
-		// As with Close: giving up may have cancelled before it.
-		s.account(c.link.Cancel(s, 0, true))
+		// As with Close: giving up may have cancelled before it. Or it is about to,
+		// and this call is first.
+		if msgs := f.cancelLost(1); msgs > 0 {
+			s.e.count.lost.Add(uint64(msgs))
+		}
 		return f.refusal()
 	}
 	if !c.watch.on.Load() {

@@ -151,7 +151,7 @@ func (c *conn) tick() {
 	if len(lost) > 0 {
 		msgs := 0
 		for _, f := range lost {
-			msgs += f.cancelLost()
+			msgs += f.cancelLost(0)
 		}
 		c.e.count.gone.Add(1)
 		c.e.count.lost.Add(uint64(msgs))
@@ -183,6 +183,13 @@ func (c *conn) recovered(now time.Time) {
 		c.watch.stalled = false
 		c.tell(Event{At: now, Local: c.local.addr, Remote: c.remote}, PeerRecovered)
 	}
+}
+
+// isStalled says whether the peer is stalled on this connection.
+func (c *conn) isStalled() bool {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	return c.watch.stalled
 }
 
 // lose marks a flow as gone; peer.mu is held.

@@ -82,6 +82,9 @@ func TestStall(t *testing.T) {
 					r.want(t, "moving")
 					return
 				}
+				if !e.Connections()[0].Stalled {
+					t.Error("Connections does not show it")
+				}
 				if ev := r.want(t, "stalled", PeerStalled); ev.Count != 20 || ev.Remote.String() != there || ev.Local.String() != here || ev.Err == nil {
 					t.Errorf("%+v", ev)
 				}
@@ -259,7 +262,7 @@ func TestSendAcrossGivingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.handler.(*conn).lose(f)
-	f.cancelLost()
+	f.cancelLost(0)
 	wantErr(t, "hand", s.hand(f, port, []byte("x"), soon), ErrPeerGone)
 	if m, b := s.PendingAll(); m != 0 || b != 0 || len(l.sent()) != 0 {
 		t.Errorf("%d messages of %d bytes are pending, %d queued", m, b, len(l.sent()))
@@ -348,7 +351,7 @@ func TestGiveUpRaces(t *testing.T) {
 			c.peer.mu.Lock()
 			c.lose(f)
 			c.peer.mu.Unlock()
-			f.cancelLost()
+			f.cancelLost(0)
 			(*herald)(c).Released(1, 0)
 		}
 	})

@@ -455,6 +455,7 @@ func (c *Connection) Ended(now time.Time, i int) {
 	if c.closing {
 		return
 	}
+	c.MapChanged() // a map may have been lost with the stream (defect D13): another path takes it
 	if c.promote(now, i, i) {
 		return
 	}

@@ -134,7 +134,7 @@ func TestNodeRestart(t *testing.T) {
 type restartResult struct{ lost, doubled, restarts int }
 
 func testNodeRestart(t *testing.T, ours Side, gen bool) (r restartResult) {
-	lives := 8
+	lives := 5
 	if Full() {
 		lives = 40
 	}

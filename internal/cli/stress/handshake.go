@@ -111,8 +111,9 @@ func (c *control) expect(ctx context.Context, what string) error {
 	return err
 }
 
-// refuse tells the other side why nothing comes of it. It may not hear it.
+// refuse tells the other side why nothing comes of it. It may not hear it, and is not waited for long.
 func (c *control) refuse(reason error) {
+	c.timeout = pace
 	_ = c.send(line{Type: "error", Error: reason.Error()})
 }
 

@@ -53,10 +53,14 @@ func TestHelloRefused(t *testing.T) {
 					_, err := ctl.receive(t.Context(), lineLimit)
 					heard <- line{Error: fmt.Sprint(err)}
 				})
+				start := time.Now()
 				_, err := Passive(t.Context(), y, func(netip.Addr) (Node, error) {
 					t.Error("the node was opened")
 					return nil, errors.New("no node")
 				}, quick)
+				if took := time.Since(start); took > pace { // which is the time for the refusal
+					t.Errorf("took %v: waited for more although it had enough", took)
+				}
 				if !errors.Is(err, ErrHello) || !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}

@@ -21,7 +21,7 @@ func TestOptions(t *testing.T) {
 		{func(o *Options) { o.Depth = MaxDepth + 1 }, "-d 65537"},
 		{func(o *Options) { o.ReqBytes = MinSize - 1 }, "-q 31: want 32 to 1048576"},
 		{func(o *Options) { o.AckBytes = rds.DefaultMaxMessage + 1 }, "-a 1048577: want 32 to 1048576"},
-		{func(o *Options) { o.Depth, o.ReqBytes = 1024, 1 << 20 }, "-t 1 -d 1024 -q 1048576 -a 63: a task could have 1073806336 bytes outstanding"},
+		{func(o *Options) { o.Depth, o.ReqBytes = 1024, 1<<20 }, "-t 1 -d 1024 -q 1048576 -a 63: a task could have 1073806336 bytes outstanding"},
 	} {
 		o := Options{Tasks: 1, Depth: 1, ReqBytes: 1024, AckBytes: 63}
 		tt.change(&o)

@@ -189,6 +189,26 @@ func TestRunLateDouble(t *testing.T) {
 	})
 }
 
+// A receiver that is far too slow ends the run in time. What still waited for room is not sent afterwards, when
+// the sides have counted already.
+func TestRunTooSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(10 * time.Millisecond)
+		f.room = 1
+		slow := quick
+		slow.ReadDelay = 20 * time.Second
+		o := Options{Tasks: 1, Depth: 4, ReqBytes: 32, AckBytes: 32, OneWay: true}
+		start := time.Now()
+		a, p := runPair(t.Context(), f, o, quick, slow)
+		if a.err != nil || p.err != nil || a.sum.Pass || p.sum.Pass || a.sum.Unanswered == 0 || p.sum.Damaged != 0 {
+			t.Errorf("active %+v, %v\npassive %+v, %v", a.sum, a.err, p.sum, p.err)
+		}
+		if took := time.Since(start); took > quick.Time+2*quick.Timeout+time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
 // An interrupt on either side ends both in good order.
 func TestRunInterrupted(t *testing.T) {
 	for _, who := range []string{"active", "passive"} {

@@ -80,19 +80,29 @@ func (d *discard) Event(e transport.Event) {
 
 // feed reads data as the stream of a fresh link, piece bytes at a time.
 func feed(data []byte, piece int) (*discard, *Link) {
+	return feedStream(&inputStream{data: data, piece: piece})
+}
+
+func feedStream(s transport.Stream) (*discard, *Link) {
 	d := &discard{}
+	return d, feedTo(d, s)
+}
+
+// feedTo reads s as the stream of a fresh link of host.
+func feedTo(host transport.Host, s transport.Stream) *Link {
 	cfg := Config{Addrs: []netip.Addr{simB}}
 	cfg.setDefaults()
-	t := &Transport{cfg: cfg, host: d, links: map[pair]*slot{}}
-	l := newLink(t, simB, simA)
-	l.handler = d
+	t := &Transport{cfg: cfg, host: host, links: map[pair]*slot{}}
+	l, err := t.link(simB, simA)
+	if err != nil {
+		panic(err)
+	}
 	l.mu.Lock()
 	if a, _ := l.c.Incoming(time.Now(), 32776); a != path.Adopt {
 		panic("not adopted")
 	}
 	ln := newLane(l, 0)
 	l.lanes[0] = ln
-	s := &inputStream{data: data, piece: piece}
 	ln.stream = s
 	l.settle()
 	l.mu.Unlock()
@@ -101,7 +111,7 @@ func feed(data []byte, piece int) (*discard, *Link) {
 	l.mu.Lock()
 	l.stopTimer()
 	l.mu.Unlock()
-	return d, l
+	return l
 }
 
 // FuzzStream reads arbitrary bytes from a peer: no panic, no buffer lost.

@@ -174,7 +174,7 @@ func (l *Link) attach(i int, s transport.Stream, counted bool) {
 		ln = newLane(l, i)
 		l.lanes[i] = ln
 	}
-	ln.stream, ln.broken, ln.full, ln.counted = s, false, false, counted
+	ln.stream, ln.broken, ln.full, ln.called, ln.counted = s, false, false, false, counted
 	l.t.wg.Add(2)
 	go ln.reader(s)
 	go ln.writer(s)

@@ -153,6 +153,7 @@ func (ln *lane) writer(stream transport.Stream) {
 	defer l.mu.Unlock()
 	for {
 		for ln.stream == stream && !ln.full && (!ln.idle() || !l.c.Writable(time.Now(), ln.i)) {
+			ln.called = false // there is nothing to do after all, or somebody does it
 			ln.wake.Wait()
 		}
 		if ln.stream != stream {

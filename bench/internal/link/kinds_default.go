@@ -1,0 +1,5 @@
+//go:build !linux
+
+package link
+
+var platformKinds []Kind
