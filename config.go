@@ -72,8 +72,9 @@ type Config struct {
 
 	// MaxPeers bounds the number of remote addresses to which the node keeps
 	// connections: a connection, once used, lives as long as the node. Peers
-	// beyond it are refused and sending to them fails with [ErrPeerLimit]. 0
-	// means 16384; negative is invalid.
+	// beyond it are refused and sending to them fails with [ErrPeerLimit].
+	// Strangers who connect once count as well, another reason for AllowPeers.
+	// 0 means 16384; negative is invalid.
 	MaxPeers int
 
 	// MaxConns bounds the TCP connections that were opened by peers and are
@@ -95,8 +96,9 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 
 	// UserTimeout is how long sent data may stay unacknowledged by a peer's
-	// TCP before the connection counts as broken (TCP_USER_TIMEOUT). 0 means
-	// 30 s; negative is invalid.
+	// TCP before the connection counts as broken (TCP_USER_TIMEOUT), also
+	// because the peer keeps its window shut. It is then made anew and nothing
+	// is lost. 0 means 30 s; negative is invalid.
 	UserTimeout time.Duration
 
 	// MapTimeout is how long a peer must be unreachable before what it said

@@ -25,9 +25,12 @@ func TestMain(m *testing.M) {
 // TestQuick does everything once, for a moment, except the largest mesh, which
 // takes many seconds to connect. Figures are of no interest.
 func TestQuick(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "run.json")
+	file, doc := filepath.Join(t.TempDir(), "run.json"), filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(doc, []byte("<!-- rdsbench -->\n<!-- /rdsbench -->\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	var out, progress strings.Builder
-	err := bench(t.Context(), []string{"-q", "-quick", "-time", "5ms", "-json", file, "-only", "^(oneway|roundtrip|mesh/8 |idle)"}, &out, &progress)
+	err := bench(t.Context(), []string{"-q", "-quick", "-time", "5ms", "-json", file, "-record", doc, "-only", "^(oneway|roundtrip|mesh/8 |idle)"}, &out, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
@@ -61,10 +64,13 @@ func TestQuick(t *testing.T) {
 	if len(rep.Rows) != rows {
 		t.Errorf("%d rows, want %d", len(rep.Rows), rows)
 	}
-	for _, want := range []string{"machine: ", "One way\n", "Round trip\n", "All to all", "Memory of an idle peer\n", "Targets\n"} {
+	for _, want := range []string{"* machine: ", "One way\n", "Round trip\n", "All to all", "Memory of an idle peer\n", "Targets\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+	if b, err := os.ReadFile(doc); err != nil || !strings.Contains(string(b), strings.TrimSpace(out.String())) {
+		t.Errorf("%v, recorded:\n%s", err, b)
 	}
 	if progress.Len() > 0 {
 		t.Errorf("-q, and yet: %s", progress.String())
@@ -94,7 +100,7 @@ func TestTargetsExist(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	for _, args := range [][]string{{"-rounds", "0"}, {"-time", "0s"}, {"-foreign", "-1"}, {"-only", "("}, {"-only", "nonsense"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-time", "0s"}, {"-foreign", "-1"}, {"-only", "("}, {"-only", "nonsense"}, {"-nonsense"}, {"oneway"}} {
 		var out strings.Builder
 		if err := bench(t.Context(), args, &out, &out); err == nil {
 			t.Errorf("%v: no error", args)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,25 @@ func ThisMachine() Machine {
 		m.Load = strings.Join(strings.Fields(string(load))[:3], " ")
 	}
 	return m
+}
+
+// Revision is the commit from which this program was built, "+" after it for one
+// with changes, or "unknown".
+func Revision() string {
+	revision, modified := "unknown", ""
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return revision
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "+"
+		}
+	}
+	return revision + modified
 }
 
 func (m Machine) String() string {

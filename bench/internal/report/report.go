@@ -44,10 +44,12 @@ type Column struct {
 // Report is one run.
 type Report struct {
 	Machine Machine `json:"machine"`
-	Command string  `json:"command"`
-	Started string  `json:"started"`
-	Rounds  int     `json:"rounds"`
-	Span    string  `json:"span"`
+	// Revision is the commit of the source.
+	Revision string `json:"revision"`
+	Command  string `json:"command"`
+	Started  string `json:"started"`
+	Rounds   int    `json:"rounds"`
+	Span     string `json:"span"`
 	// Measured is the number of samples of rows, Disturbed how many of them were
 	// taken while the machine was busy with something else, which Remark says in
 	// words.
@@ -86,10 +88,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 
 // WriteHead writes what the figures depend on.
 func (r *Report) WriteHead(w io.Writer) {
-	fmt.Fprintf(w, "machine: %s\ncommand: %s\nstarted: %s\nmedians of %d rounds, %s each; in brackets the smallest and the largest round\n",
-		r.Machine, r.Command, r.Started, r.Rounds, r.Span)
+	// A Markdown list, which can be read as it stands.
+	fmt.Fprintf(w, "* machine: %s\n* commit: %s\n* command: `%s`, started %s\n* medians of %d rounds, %s each; in brackets the smallest and the largest round\n",
+		r.Machine, r.Revision, r.Command, r.Started, r.Rounds, r.Span)
 	if r.Remark != "" {
-		fmt.Fprintf(w, "remark:  %s\n", r.Remark)
+		fmt.Fprintf(w, "* disturbed: %s\n", r.Remark)
 	}
 	fmt.Fprintln(w)
 }
@@ -126,7 +129,7 @@ func (r *Report) WriteTable(w io.Writer, test, title, caseTitle string, columns 
 	if len(lines) == 1 {
 		return nil
 	}
-	fmt.Fprintf(w, "%s\n\n", title)
+	fmt.Fprintf(w, "### %s\n\n", title)
 	writeMarkdown(w, lines)
 	for _, n := range notes {
 		fmt.Fprintf(w, "\n%s\n", n)

@@ -23,7 +23,7 @@ func TestWriteTable(t *testing.T) {
 	err := sample().WriteTable(&b, "oneway", "One way", "size", []Column{
 		{Figure: "rate", Title: "msg/s", Spread: true}, {Figure: "rate", Title: "k", Scale: 1e-3}, {Figure: "other", Title: "x"},
 	})
-	want := `One way
+	want := `### One way
 
 | size  | contender |                   msg/s |       k |       x |
 |-------|-----------|------------------------:|--------:|--------:|

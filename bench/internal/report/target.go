@@ -45,7 +45,7 @@ func (r *Report) WriteTargets(w io.Writer, targets []Target) (met, judged int, e
 	if judged == 0 {
 		return 0, 0, nil
 	}
-	if _, err := fmt.Fprintf(w, "Targets\n\n"); err != nil {
+	if _, err := fmt.Fprintf(w, "### Targets\n\n"); err != nil {
 		return 0, 0, err
 	}
 	writeMarkdown(w, lines)

@@ -113,8 +113,8 @@ func (c *control) expect(ctx context.Context, what string) error {
 
 // refuse tells the other side why nothing comes of it. It may not hear it, and is not waited for long.
 func (c *control) refuse(reason error) {
-	c.timeout = pace
-	_ = c.send(line{Type: "error", Error: reason.Error()})
+	brief := control{conn: c.conn, timeout: min(pace, c.timeout)}
+	_ = brief.send(line{Type: "error", Error: reason.Error()})
 }
 
 // ends returns the two addresses of a control connection.

@@ -43,7 +43,7 @@ type task struct {
 	blocked     *outgoing
 	credits     ring[uint16]         // a peer's name for each request that may be made to it
 	answers     ring[owed]           // at most depth for each peer
-	owed        []int                // of these, by peer
+	owed        []int                // of these, by peer; not the one that is blocked
 	outstanding []ring[askedRequest] // by peer, in the order of asking
 	requests    []uint64             // made, by peer
 	sent        []uint64             // messages, by peer
@@ -205,11 +205,14 @@ func (k *task) pump() error {
 		h.number = k.sent[h.to]
 		m := k.layout.put(k.buf, h)
 		before := time.Now()
+		// Before it is sent: what the other side says to it may be quicker than the return of a blocked Send.
 		if h.kind == request {
-			// Before it is sent: its answer may be quicker than what follows here.
 			k.credits.pop()
 			k.requests[h.to]++
 			k.outstanding[h.to].push(askedRequest{h.request, before})
+		} else {
+			k.answers.pop()
+			k.owed[h.to]--
 		}
 		switch err := k.sock.TrySend(k.peers[h.to], m); {
 		case err == nil:
@@ -234,10 +237,6 @@ func (k *task) pump() error {
 func (k *task) posted(h header) {
 	k.sent[h.to]++
 	k.counts.sent(k.layout.size[h.kind])
-	if h.kind == answer {
-		k.answers.pop()
-		k.owed[h.to]--
-	}
 }
 
 // unblock sends blocked messages until ctx ends.

@@ -19,7 +19,9 @@ type outbox struct {
 	layout layout
 	full   error // what TrySend returns; nil: there is room
 	room   chan struct{}
-	sent   []string
+	// heard is called when Send has sent and not yet returned; nil: nothing is.
+	heard func()
+	sent  []string
 }
 
 func (o *outbox) TrySend(to rds.Addr, m []byte) error {
@@ -35,7 +37,11 @@ func (o *outbox) Send(ctx context.Context, to rds.Addr, m []byte) error {
 	select {
 	case <-o.room:
 		o.full = nil
-		return o.TrySend(to, m)
+		err := o.TrySend(to, m)
+		if o.heard != nil {
+			o.heard()
+		}
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -164,14 +170,41 @@ func TestTaskFlooded(t *testing.T) {
 	for n := range uint64(1000) {
 		give(t, k, header{from: 0, to: 1, kind: request, number: n, request: n})
 	}
+	// Besides the one that is blocked.
 	if k.answers.len() != k.depth {
 		t.Errorf("%d answers queued, depth %d", k.answers.len(), k.depth)
 	}
 	var got Tally
 	k.tally(&got, k.highest())
-	if got.Damaged != 1000-uint64(k.depth) {
+	if got.Damaged != 1000-uint64(k.depth)-1 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// The other side may react to a blocked message before the task knows that it was sent: an answer makes
+// room for another request.
+func TestTaskQuickReaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, box := newTestTask()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- k.unblock(ctx) }()
+		box.full = syscall.ENOBUFS
+		for n := range uint64(k.depth) {
+			give(t, k, header{from: 0, to: 1, kind: request, number: n, request: n})
+		}
+		box.heard = func() {
+			box.heard = nil
+			give(t, k, header{from: 0, to: 1, kind: request, number: 2, request: 2})
+		}
+		box.room <- struct{}{}
+		synctest.Wait()
+		box.wantSent(t, "4001 answer 0 #0 0", "4001 answer 1 #1 0", "4001 answer 2 #2 0")
+		cancel()
+		if err := <-ended; err != nil || k.damaged > 0 {
+			t.Errorf("error %v, %d damaged", err, k.damaged)
+		}
+	})
 }
 
 // A message without room blocks sending, not receiving; when there is room all follows in order.
