@@ -17,6 +17,9 @@ const (
 	// breath is the pause before a measurement is repeated: what disturbed it
 	// may be over by then.
 	breath = time.Second
+	// shortest is the least processor time over which the ticks of /proc/stat mean
+	// anything.
+	shortest = 200 * time.Millisecond
 )
 
 // undisturbed runs a measurement until others used no more than the share o.Foreign
@@ -39,6 +42,9 @@ func undisturbed(ctx context.Context, o Options, measure func(own *time.Duration
 		}
 		all := time.Since(start) * time.Duration(runtime.NumCPU())
 		share := max(0, float64(busy()-before-own)/float64(all))
+		if all < shortest {
+			share = 0
+		}
 		if share <= o.Foreign {
 			return f, false, nil
 		}
