@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds"
 	"github.com/rds-go/rds/internal/cli/loopback"
+	"github.com/rds-go/rds/internal/cli/witness"
 	"github.com/rds-go/rds/internal/fault"
 	"github.com/rds-go/rds/internal/seam"
 	"github.com/rds-go/rds/internal/transport/tcp"
@@ -91,7 +92,7 @@ func launch(cfg Config) (f *fleet, err error) {
 			f.names[s.Addr()] = name
 			f.sockets = append(f.sockets, &socket{
 				Socket: s, name: name, node: i, sent: make([]atomic.Uint64, total),
-				inbox: inbox{pattern: p, self: name, flows: make([]flow, total)},
+				inbox: inbox{pattern: p, self: name, flows: make([]witness.Flow, total)},
 			})
 		}
 	}
@@ -157,7 +158,7 @@ func (f *fleet) totals() (sent, received uint64) {
 		}
 		s.mu.Lock()
 		for i := range s.inbox.flows {
-			received += s.inbox.flows[i].received
+			received += s.inbox.flows[i].Received
 		}
 		s.mu.Unlock()
 	}
@@ -190,10 +191,10 @@ func (f *fleet) rows() []row {
 		s.mu.Lock()
 		for i := range s.inbox.flows {
 			in := &s.inbox.flows[i]
-			r.received += in.received
-			r.gaps += in.gaps()
-			r.doubled += in.doubled
-			r.reordered += in.reordered
+			r.received += in.Received
+			r.gaps += in.Gaps()
+			r.doubled += in.Doubled
+			r.reordered += in.Reordered
 		}
 		s.mu.Unlock()
 	}
@@ -202,7 +203,7 @@ func (f *fleet) rows() []row {
 
 // count fills in what the fleet has sent, received and repeated. Nobody may be sending or receiving.
 func (f *fleet) count(v *Verdict) {
-	var t tally
+	var t witness.Tally
 	for _, s := range f.sockets {
 		s.mu.Lock()
 		got := s.inbox.tally(func(from uint16) uint64 { return f.sockets[from].sent[s.name].Load() })

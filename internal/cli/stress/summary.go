@@ -3,7 +3,12 @@ package stress
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/rds-go/rds/internal/cli/witness"
 )
+
+// Tally is what one side got of the messages of the other one.
+type Tally = witness.Tally
 
 // Summary is the result of a run, as one side sees it. Its JSON form is the last line of
 // `rds stress --json`.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds"
+	"github.com/rds-go/rds/internal/cli/witness"
 )
 
 // task is one socket and what it has to do: make requests to every task of the other
@@ -47,7 +48,7 @@ type task struct {
 	outstanding []ring[askedRequest] // by peer, in the order of asking
 	requests    []uint64             // made, by peer
 	sent        []uint64             // messages, by peer
-	flows       []flow               // by peer
+	flows       []witness.Flow       // by peer
 	damaged     uint64
 	strays      uint64
 	counts      counts
@@ -77,7 +78,7 @@ func newTask(self int, sock Socket, peers []rds.Addr, o *Options, tag uint32, re
 		layout: newLayout(o, tag), depth: o.Depth, readDelay: readDelay,
 		wake: make(chan struct{}, 1), buf: make([]byte, max(o.ReqBytes, o.AckBytes)),
 		owed: make([]int, len(peers)), outstanding: make([]ring[askedRequest], len(peers)),
-		requests: make([]uint64, len(peers)), sent: make([]uint64, len(peers)), flows: make([]flow, len(peers)),
+		requests: make([]uint64, len(peers)), sent: make([]uint64, len(peers)), flows: make([]witness.Flow, len(peers)),
 	}
 	for i, p := range peers {
 		k.names[p] = uint16(i)
@@ -161,7 +162,7 @@ func (k *task) take(from rds.Addr, m []byte, at time.Time) error {
 		return nil
 	}
 	k.counts.received(len(m))
-	if !k.flows[peer].take(h.number) {
+	if !k.flows[peer].Take(h.number) {
 		return nil
 	}
 	if h.kind == request {
@@ -290,7 +291,7 @@ func (k *task) arrived(sent func(peer int) uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range k.flows {
-		if k.flows[i].received < sent(i) {
+		if k.flows[i].Received < sent(i) {
 			return false
 		}
 	}
@@ -303,13 +304,13 @@ func (k *task) tally(t *Tally, sent func(peer int) uint64) {
 	defer k.mu.Unlock()
 	t.Damaged += k.damaged
 	for i := range k.flows {
-		t.add(&k.flows[i], sent(i))
+		t.Add(&k.flows[i], sent(i))
 	}
 }
 
 // highest takes for sent what is known to have been, for a tally without the other side's numbers.
 func (k *task) highest() func(peer int) uint64 {
-	return func(peer int) uint64 { return k.flows[peer].next }
+	return func(peer int) uint64 { return k.flows[peer].Next() }
 }
 
 func (k *task) strayed() uint64 {

@@ -1,4 +1,4 @@
-package stress
+package witness
 
 import (
 	"math/rand/v2"
@@ -21,6 +21,8 @@ func TestFlow(t *testing.T) {
 		{"middle lost", numbers{0, 1, 4, 5}, 6, Tally{Received: 4, Lost: 2}},
 		{"last lost", numbers{0, 1}, 3, Tally{Received: 2, Lost: 1}},
 		{"double at once", numbers{0, 1, 1, 2}, 3, Tally{Received: 3, Doubled: 1}},
+		{"double later", numbers{0, 1, 2, 0}, 3, Tally{Received: 3, Doubled: 1}},
+		{"one late", numbers{0, 2, 3, 4, 1}, 5, Tally{Received: 5, Reordered: 1}},
 		{"a stretch again", numbers{0, 1, 2, 1, 2, 3}, 4, Tally{Received: 4, Doubled: 2}},
 		{"neighbours swapped", numbers{0, 2, 1, 3}, 4, Tally{Received: 4, Reordered: 1}},
 		{"backwards", numbers{3, 2, 1, 0}, 4, Tally{Received: 4, Reordered: 3}},
@@ -31,16 +33,16 @@ func TestFlow(t *testing.T) {
 		{"never sent, and a loss", numbers{0, 2, 3}, 3, Tally{Received: 3, Lost: 1, Damaged: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var f flow
+			var f Flow
 			seen := map[uint64]bool{}
 			for _, n := range tt.got {
-				if fresh := f.take(n); fresh == seen[n] {
-					t.Errorf("take(%d) = %v", n, fresh)
+				if fresh := f.Take(n); fresh == seen[n] {
+					t.Errorf("Take(%d) = %v", n, fresh)
 				}
 				seen[n] = true
 			}
 			var got Tally
-			got.add(&f, tt.sent)
+			got.Add(&f, tt.sent)
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -70,11 +72,11 @@ func TestFlowAgainstModel(t *testing.T) {
 				history = append(history, n)
 			}
 		}
-		var f flow
+		var f Flow
 		var want Tally
 		seen, largest := map[uint64]bool{}, int64(-1)
 		for _, n := range history {
-			f.take(n)
+			f.Take(n)
 			switch {
 			case seen[n]:
 				want.Doubled++
@@ -89,7 +91,7 @@ func TestFlowAgainstModel(t *testing.T) {
 		}
 		want.Lost = sent - uint64(len(seen))
 		var got Tally
-		got.add(&f, sent)
+		got.Add(&f, sent)
 		if got != want {
 			t.Fatalf("seed %d, history %v: got %+v, want %+v", seed, history, got, want)
 		}
@@ -98,15 +100,15 @@ func TestFlowAgainstModel(t *testing.T) {
 
 // However many gaps there are, memory is bounded and no loss is forgotten.
 func TestFlowBounded(t *testing.T) {
-	var f flow
+	var f Flow
 	const sent = 10 * maxSpans
 	for n := uint64(1); n < sent; n += 2 { // every other one is lost
-		f.take(n)
+		f.Take(n)
 		if len(f.missing) > maxSpans {
 			t.Fatalf("%d spans, limit %d", len(f.missing), maxSpans)
 		}
 	}
-	if got := f.lost(sent); got != sent/2 {
+	if got := f.Lost(sent); got != sent/2 {
 		t.Errorf("%d lost, want %d", got, sent/2)
 	}
 }
