@@ -101,7 +101,7 @@ var stressOptions = stress.Options{Tasks: 4, Depth: 8, ReqBytes: 1024, AckBytes:
 
 // TestStress: the command `rds stress` in one namespace, kernel sockets in the other one, for a while of
 // verified load, with the smaller and the larger address: as the active side, with receivers on both sides that
-// are slower than the senders, and as the passive side, while connections are killed on the way and by the command.
+// are slower than the senders, and as the passive side, while connections are killed.
 func TestStress(t *testing.T) {
 	bothRoles(t, func(t *testing.T, ours Side) {
 		t.Run("active-congested", func(t *testing.T) { testStress(t, ours, true) })
@@ -128,7 +128,9 @@ func testStress(t *testing.T, ours Side, active bool) {
 	if active {
 		args = append(args, "-s", kernelAt.Addr().String(), "-t", "4", "-d", "8", "-q", "1024", "-a", "63", "-v", "-T", fmt.Sprint(load.Seconds()),
 			"--read-delay", slow.String(), "--recv-buffer", fmt.Sprint(small))
-	} else {
+	} else if ours == A {
+		// Besides those that are killed on both sides below. Not with the larger address, where it is
+		// the resets that put the acceptor to the test.
 		args = append(args, "--reset-every", "300ms")
 	}
 	cfg := stress.Config{Port: stressPort, Time: load, Timeout: Patience}
@@ -192,7 +194,7 @@ func testStress(t *testing.T, ours Side, active bool) {
 		}
 	} else {
 		Figure(t, "resets", fmt.Sprintf("%d of %d+%d killed, %d messages sent again, %d filtered", sum.Resets, killed, sum.Killed, sum.Retransmissions, sum.Filtered))
-		if killed == 0 || sum.Killed == 0 || sum.Resets == 0 {
+		if killed == 0 || (sum.Killed == 0) == (ours == A) || sum.Resets == 0 {
 			t.Errorf("%d connections killed on the way, %d by the command, %d resets seen: nothing was shown", killed, sum.Killed, sum.Resets)
 		}
 	}

@@ -32,7 +32,7 @@ func TestInbox(t *testing.T) {
 			in.take(tt.sender, tt.known, tt.message)
 			got := in.tally(func(from uint16) uint64 {
 				if from == 0 {
-					return max(1, in.flows[0].next)
+					return max(1, in.flows[0].Next())
 				}
 				return 0
 			})
