@@ -78,6 +78,11 @@ func newControl(conn net.Conn, timeout time.Duration) *control {
 	return &control{conn, bufio.NewReader(conn), timeout}
 }
 
+// unsent is the error of a line that could not be sent. The other side may have said why before it hung up.
+type unsent struct{ error }
+
+func (u *unsent) Unwrap() error { return u.error }
+
 // send sends one line.
 func (c *control) send(l line) error {
 	text, err := json.Marshal(l)
@@ -88,7 +93,7 @@ func (c *control) send(l line) error {
 		_, err = c.conn.Write(append(text, '\n'))
 	}
 	if err != nil {
-		return c.broken(err)
+		return &unsent{c.broken(err)}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package stress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -150,11 +151,11 @@ func (s *session) run(ctx context.Context) (Summary, error) {
 	if s.active || !s.opts.OneWay {
 		for _, k := range s.tasks {
 			if err := k.start(); err != nil {
-				return s.end(err)
+				return s.conclude(err)
 			}
 		}
 	}
-	return s.end(s.loop(ctx, life, lines))
+	return s.conclude(s.loop(ctx, life, lines))
 }
 
 // loop leads the session through its phases.
@@ -188,6 +189,13 @@ func (s *session) loop(ctx, life context.Context, lines <-chan line) error {
 		}
 		if err == nil {
 			err = s.advance(time.Now())
+		}
+		if u := (*unsent)(nil); errors.As(err, &u) {
+			select {
+			case <-life.Done():
+				return context.Cause(life)
+			case <-time.After(pace):
+			}
 		}
 		if err != nil || s.phase == judged && s.peerTally != nil {
 			return err
@@ -377,8 +385,8 @@ func (s *session) measure(now time.Time) {
 	s.summary.Mean = interval(s.opts.Tasks, counts{}, s.counts(), d, s.percent(s.firstCPU, cpu))
 }
 
-// end completes the summary.
-func (s *session) end(err error) (Summary, error) {
+// conclude completes the summary.
+func (s *session) conclude(err error) (Summary, error) {
 	sum := &s.summary
 	if s.phase == running {
 		s.stopDuring()
