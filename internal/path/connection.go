@@ -113,6 +113,7 @@ type Path struct {
 	upAt      time.Time // when the stream came up
 	kernelAt  time.Time // when the peer is taken for a kernel, unless it says what it is
 	drainEnd  time.Time // when a drain is cut off
+	checkCtl  int       // which control frame of Tx is the map that checks the stream
 	checkEnd  time.Time // when an old stream that is being checked counts as dead
 	sampleAt  time.Time // when to ask how much TCP acknowledged
 	sampleIn  time.Duration
@@ -376,6 +377,7 @@ func (c *Connection) Incoming(now time.Time, port uint16) (Admission, int) {
 			// them: a map on the old stream shows which.
 			p.mapDue = true
 			p.checkEnd = now.Add(checkGrace)
+			p.checkCtl = p.Tx.ctlPut + 1
 			p.sampleAt = now.Add(sampleUrgent)
 			c.act(ActWrite, i)
 		}
@@ -488,6 +490,9 @@ func (c *Connection) promote(now time.Time, home, i int) bool {
 	}
 	return false
 }
+
+// Ending says that the stream of path i has been read to its end: it is not alive, whatever TCP says last.
+func (c *Connection) Ending(i int) { c.path(i).checkEnd = time.Time{} }
 
 // HeldGone says that the k-th oldest held stream failed while it waited.
 func (c *Connection) HeldGone(k int) { c.held = append(c.held[:k], c.held[k+1:]...) }

@@ -134,7 +134,7 @@ func (c *Connection) WantsSample(i int) bool {
 func (c *Connection) Sampled(now time.Time, i int, written uint64, outq int) {
 	p := c.path(i)
 	acked := written - min(written, uint64(max(outq, 0)))
-	if !p.checkEnd.IsZero() && outq == 0 && written == p.Tx.Written() && !p.mapDue {
+	if !p.checkEnd.IsZero() && p.Tx.ctlDone >= p.checkCtl && acked >= p.Tx.ctlEnd {
 		c.alive(now, i)
 	}
 	before := p.Tx.Unacked()

@@ -183,6 +183,7 @@ func (s *stage) command(f []string) {
 		if v := arg(f, "outq", ""); v != "" {
 			outq = num(v)
 		}
+		s.c.Ending(i)
 		s.c.Sampled(s.now, i, s.c.Path(i).Tx.Written(), outq)
 		s.c.Ended(s.now, i)
 	case "broken":

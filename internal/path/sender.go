@@ -36,8 +36,11 @@ type Sender struct {
 
 	ctl     []*buffer.Buffer // control frames (map, ack) to go next, whole or partly written
 	ctlLen  []int
-	ctlPart int // bytes of ctl[0] written
-	ctlFly  int // control frames lent by the present Gather
+	ctlPart int    // bytes of ctl[0] written
+	ctlPut  int    // control frames queued so far
+	ctlDone int    // of these, completely written or dropped, when one was last written
+	ctlEnd  uint64 // stream offset behind the last one written
+	ctlFly  int    // control frames lent by the present Gather
 
 	released []Release
 
@@ -151,6 +154,7 @@ func (s *Sender) Bytes() (queued, unacked int) { return s.queuedBytes, s.unacked
 func (s *Sender) PutControl(b *buffer.Buffer, n int) {
 	s.ctl = append(s.ctl, b)
 	s.ctlLen = append(s.ctlLen, n)
+	s.ctlPut++
 }
 
 // Stamp is what every frame says at the moment when it goes on the wire.
@@ -248,6 +252,7 @@ func (s *Sender) Wrote(n int) {
 		}
 		n -= rest
 		s.popControl()
+		s.ctlDone, s.ctlEnd = s.ctlPut-len(s.ctl), s.wrote-uint64(n)
 	}
 	for n > 0 {
 		n = s.wroteEntry(n)
@@ -388,7 +393,7 @@ func (s *Sender) settle() {
 }
 
 // Up starts a new stream.
-func (s *Sender) Up() { s.wrote, s.acked = 0, 0 }
+func (s *Sender) Up() { s.wrote, s.acked, s.ctlEnd = 0, 0, 0 }
 
 // Down says that the stream is gone. Everything unacknowledged goes back to the
 // front of the queue in order, and what was begun will carry RETRANSMITTED. It returns how many

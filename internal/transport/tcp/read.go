@@ -381,6 +381,7 @@ func (ln *lane) finish(stream transport.Stream, err error) {
 		l.event(transport.Event{Kind: transport.EventProtocol, Path: ln.i, Err: err})
 	}
 	ln.why = err
+	l.c.Ending(ln.i)
 	ln.sample()
 	stream.Close()
 	ln.stream = nil
