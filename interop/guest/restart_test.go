@@ -136,7 +136,7 @@ type restartResult struct{ lost, doubled, restarts int }
 func testNodeRestart(t *testing.T, ours Side, gen bool) (r restartResult) {
 	lives := 5
 	if Full() {
-		lives = 40
+		lives = 10
 	}
 	p := NewPair(t)
 	k := p.KernelSocket(t, ours.Other(), path0Port)
