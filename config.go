@@ -125,6 +125,12 @@ type Config struct {
 	// means none.
 	StateDir string
 
+	// Hold makes the node wait with its connections until [Node.Start] is called: it owns its
+	// addresses, but neither accepts nor connects. A program that is restarted binds its
+	// sockets in between, or what its peers kept for it arrives at ports that nobody has bound yet,
+	// and is dropped.
+	Hold bool
+
 	// DisablePing says not to answer pings. Handshakes are answered always.
 	DisablePing bool
 

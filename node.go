@@ -15,6 +15,7 @@ import (
 // to other nodes. All its methods may be called from any goroutine.
 type Node struct {
 	e *engine.Engine
+	t *tcp.Transport
 }
 
 // NewNode makes a node and starts to listen on every address of cfg. The error
@@ -50,6 +51,7 @@ func newNode(cfg Config, network transport.Network) (*Node, error) {
 		FirstSeq:    e.FirstSeq(),
 		GenNum:      seam.GenNum,
 		DisablePing: cfg.DisablePing,
+		Hold:        cfg.Hold,
 		MaxPings:    cfg.MaxPings,
 		MaxStreams:  cfg.MaxConns,
 	}, e)
@@ -62,8 +64,12 @@ func newNode(cfg Config, network transport.Network) (*Node, error) {
 		return fail(listenError(err), detail)
 	}
 	e.Start(t)
-	return &Node{e: e}, nil
+	return &Node{e: e, t: t}, nil
 }
+
+// Start begins to accept and to make connections on a node made with
+// [Config.Hold]; on others it does nothing.
+func (n *Node) Start() { n.t.Start() }
 
 // Bind makes a socket on an address of the node. Port 0 chooses a free port,
 // from 2 to 65535. Errors, in the order of the checks (RDS spec section 3):

@@ -74,8 +74,7 @@ func (c *common) recv(ctx context.Context, o recvOptions) (err error) {
 	}
 	// Peers that wait for this address connect as soon as it listens. None may get in before the
 	// socket is there, or its messages would find nobody and be dropped.
-	door := newGate()
-	n, _, err := c.openWith(door.newNode, rds.Config{MaxMessage: rds.DefaultMaxMessage}, local.IP, netip.Addr{}, nil)
+	n, _, err := c.open(rds.Config{MaxMessage: rds.DefaultMaxMessage, Hold: true}, local.IP, netip.Addr{}, nil)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (c *common) recv(ctx context.Context, o recvOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	door.open()
+	n.Start()
 	if local.Port == 0 {
 		fmt.Fprintf(c.Err, "rds recv: bound to %v\n", s.Addr())
 	}

@@ -242,7 +242,8 @@ func (r *stressRun) newNode(cfg rds.Config) (*rds.Node, error) {
 	}
 	n, err := seam.New[*rds.Node](cfg, r.network)
 	if errors.Is(err, rds.ErrAddrInUse) || errors.Is(err, rds.ErrAddrNotAvail) {
-		// Over another network a node cannot say who has the address: see gate.newNode.
+		// A node over a network that is not the operating system's cannot say who has the
+		// address and what to do. One over the operating system's can.
 		other, explained := rds.NewNode(cfg)
 		if explained != nil {
 			return nil, explained

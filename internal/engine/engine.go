@@ -363,6 +363,12 @@ func (e *Engine) Close() error {
 	deadline := time.Now().Add(closeGrace)
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
+	// First of all nothing more is delivered: what comes now would be acknowledged and dropped.
+	for _, t := range e.transports() {
+		if q, ok := t.(interface{ Quiesce() }); ok {
+			q.Quiesce()
+		}
+	}
 	for _, s := range sockets {
 		s.shut()
 	}

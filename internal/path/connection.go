@@ -38,12 +38,9 @@ const (
 	DrainLimit = 5 * time.Second
 	// kernelAfter: a peer that says nothing of itself this long acknowledges by TCP (design decision 2).
 	kernelAfter = time.Second
-	// kernelAfterSilent is the same for a stream on which no frame arrived at all: it may be one that a
-	// kernel holds or is about to reset (RDS spec D1, D27).
+	// kernelAfterSilent: a stream on which no frame arrived at all this long is given up, unless the peer is known
+	// to be a kernel (which has its map on another path then).
 	kernelAfterSilent = 5 * time.Second
-	// kernelAfterOwn is the same for a peer that was one of ours on an earlier stream: its probe may stand
-	// behind a long backlog.
-	kernelAfterOwn = 30 * time.Second
 	// checkGrace is how long an old stream may take to prove that it is alive when
 	// a new one arrives that could be its successor.
 	checkGrace = time.Second
@@ -101,6 +98,7 @@ type Path struct {
 	heard     bool      // a frame arrived on this stream
 	restarted bool      // this stream showed that the peer was restarted
 	mapDue    bool      // the congestion map is to be sent
+	paused    bool      // the reader waits for room in the node
 	rxDone    uint64    // last number delivered, for h_ack
 	ackOwed   bool      // the peer has not been told of rxDone
 	heardAck  uint64    // largest h_ack of this stream
@@ -183,8 +181,8 @@ type Connection struct {
 	epoch   uint64 // grows when the peer's numbers start anew
 	closing bool
 
-	actions []Action
-	events  []Event
+	actions, spare []Action // what to do, and what was taken and is being done
+	events         []Event
 
 	// Counts are what the connection has done, for the kernel's counters.
 	Counts Counts
@@ -243,10 +241,11 @@ func (c *Connection) Paths() int { return len(c.paths) }
 // Path returns path i.
 func (c *Connection) Path(i int) *Path { return c.path(i) }
 
-// Take returns the actions and events since the last call. The slices are reused.
+// Take returns the actions and events since the last call. The actions are valid until the next call, the
+// events until the next event.
 func (c *Connection) Take() ([]Action, []Event) {
 	a, e := c.actions, c.events
-	c.actions, c.events = c.actions[:0], c.events[:0]
+	c.actions, c.spare, c.events = c.spare[:0], a, c.events[:0]
 	return a, e
 }
 
@@ -416,9 +415,6 @@ func (c *Connection) up(now time.Time, i int) {
 	p.heardAck = 0
 	p.retryAt = time.Time{}
 	p.kernelAt = now.Add(kernelAfterSilent)
-	if c.peer.Kind == KindOwn {
-		p.kernelAt = now.Add(kernelAfterOwn)
-	}
 	p.drainEnd, p.checkEnd, p.sampleAt = time.Time{}, time.Time{}, time.Time{}
 	p.sampleIn = sampleRelaxed
 	if i == 0 && !p.Tx.HasProbe() {

@@ -69,17 +69,17 @@ func (c *Connection) Gather(now time.Time, i int, iov [][]byte, limit int) [][]b
 		p.Tx.PutControl(b, wire.HeaderLen)
 		p.ackOwed = false
 	}
-	iov = p.Tx.Gather(iov, limit, st)
-	if p.Tx.told {
-		p.ackOwed = false // it rides on the data
-	}
-	return iov
+	return p.Tx.Gather(iov, limit, st)
 }
 
 // Wrote says how many of the gathered bytes the stream of path i took.
 func (c *Connection) Wrote(now time.Time, i, n int) {
 	p := c.path(i)
 	p.Tx.Wrote(n)
+	if p.Tx.said && p.Tx.ack == p.rxDone {
+		// It rode on the data. Not before it is on the wire: what was gathered may be cancelled.
+		p.ackOwed = false
+	}
 	if p.heardAck != 0 {
 		// The acknowledgement may have come before the write that it is for had returned.
 		p.Tx.AckSeq(p.heardAck)
@@ -156,6 +156,7 @@ func (c *Connection) Heard(i int) {
 	p := c.path(i)
 	p.heard, c.met = true, true
 	p.attempt, p.backoff = 0, 0
+	p.kernelAt = time.Time{}
 	if p.mode == ackNone && c.peer.Kind != KindOwn {
 		p.kernelAt = p.upAt.Add(kernelAfter)
 	}
@@ -173,6 +174,7 @@ func (c *Connection) Control(now time.Time, i int, class Class, v wire.HeaderVie
 		return verdict
 	case AcceptRestart:
 		c.restart(p)
+		c.doubt(i)
 	case AcceptOdd:
 		c.events = append(c.events, Event{Kind: EventOddSequence, Path: i})
 	}
@@ -222,6 +224,16 @@ func (c *Connection) pong() {
 		// Our GEN_NUM made the kernel number anew; its pong was the last of the old
 		// numbers (RDS spec section 11).
 		c.epoch++
+	}
+}
+
+// doubt forgets that the peer was one of ours: it sent what no own node sends, and may never
+// introduce itself.
+func (c *Connection) doubt(i int) {
+	p := c.path(i)
+	if c.peer.Kind == KindOwn && !p.Rx.own {
+		c.peer = Peer{}
+		p.kernelAt = p.upAt.Add(kernelAfter)
 	}
 }
 
@@ -286,6 +298,7 @@ func (c *Connection) Restarted(i int, verdict Verdict) {
 	switch verdict {
 	case AcceptRestart:
 		c.restart(c.path(i))
+		c.doubt(i)
 	case AcceptOdd:
 		c.events = append(c.events, Event{Kind: EventOddSequence, Path: i})
 	}
@@ -344,11 +357,7 @@ func (c *Connection) Tick(now time.Time) {
 			}
 		}
 		if due(p.kernelAt) {
-			p.kernelAt = time.Time{}
-			if p.mode == ackNone {
-				p.mode = ackTCP
-				p.sampleAt = now
-			}
+			c.unnamed(now, i)
 		}
 		if due(p.checkEnd) {
 			// The old stream did not answer: its successor may have the path once it is drained.
@@ -356,7 +365,11 @@ func (c *Connection) Tick(now time.Time) {
 		}
 		if due(p.drainEnd) {
 			p.drainEnd = now.Add(DrainLimit)
-			c.act(ActAbandon, i)
+			// What a paused reader has not read may have been acknowledged to a kernel by our TCP: keep it.
+			// An own peer sends it again.
+			if !p.paused || p.mode == ackSeq {
+				c.act(ActAbandon, i)
+			}
 		}
 		if due(p.sampleAt) {
 			p.sampleAt = time.Time{}
@@ -368,6 +381,28 @@ func (c *Connection) Tick(now time.Time) {
 		}
 	}
 }
+
+// unnamed decides about a stream on which the peer has not said in time what it is.
+func (c *Connection) unnamed(now time.Time, i int) {
+	p := c.path(i)
+	p.kernelAt = time.Time{}
+	switch {
+	case p.mode != ackNone:
+	case p.paused:
+		// We do not read: its probe may lie there.
+		p.kernelAt = now.Add(kernelAfter)
+	case p.heard || c.peer.Kind == KindKernel:
+		p.mode = ackTCP
+		p.sampleAt = now
+	case p.State == Up && i == 0:
+		// Not a byte: a process that hangs, or a stream that a kernel holds (defect D27). What its
+		// TCP acknowledges nobody may ever read: try another one.
+		c.hangUp(now, i)
+	}
+}
+
+// Paused says that the reader of path i waits for room in the node, or reads on.
+func (c *Connection) Paused(i int, paused bool) { c.path(i).paused = paused }
 
 // Next returns when Tick must be called next; zero: not before another event.
 func (c *Connection) Next() time.Time {

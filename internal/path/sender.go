@@ -25,7 +25,12 @@ type Sender struct {
 	next int    // index of the first entry not completely written
 	part uint32 // bytes of the entry at next that are written
 	fly  int    // entries lent by the present Gather, from next on
-	told bool   // the present Gather lends a header that says the last h_ack
+
+	// What the frames of the present Gather say in h_ack, and how many of its bytes go before the
+	// first header that says it; said: one such header was begun to be written.
+	ack   uint64
+	ackAt int
+	said  bool
 
 	seq   uint64 // last number given
 	wrote uint64 // bytes written to the present stream
@@ -83,7 +88,7 @@ func (s *Sender) Enqueue(h *wire.Header, payload []byte, owner Owner, ackSoon bo
 // retransmissions, whose numbers are lower (RDS spec section 11), and before new messages.
 func (s *Sender) EnqueueProbe(h *wire.Header) {
 	i := s.next
-	for i < s.q.n && (s.q.at(i).seq != 0 || i < s.next+s.fly) {
+	for i < s.q.n && (s.q.at(i).seq != 0 || s.q.at(i).n == 0 || i < s.next+s.fly) {
 		i++
 	}
 	e := s.q.insert(i)
@@ -169,8 +174,8 @@ type Stamp struct {
 // any other Gather or Down.
 func (s *Sender) Gather(iov [][]byte, limit int, st Stamp) [][]byte {
 	iov = iov[:0]
-	i := s.next
-	s.told = false
+	i, start := s.next, limit
+	s.ack, s.ackAt, s.said = st.Ack, -1, false
 	if s.part > 0 {
 		// The rest of a frame comes first: its beginning is on the wire.
 		rest := s.q.at(i).frame()[s.part:]
@@ -196,8 +201,10 @@ func (s *Sender) Gather(iov [][]byte, limit int, st Stamp) [][]byte {
 		if !extend && len(iov) == cap(iov) {
 			break
 		}
+		if s.ackAt < 0 {
+			s.ackAt = start - limit
+		}
 		s.stamp(e, st)
-		s.told = true
 		if extend {
 			k := len(iov) - 1
 			iov[k] = iov[k][:len(iov[k])+int(e.n)]
@@ -238,6 +245,7 @@ func (s *Sender) stamp(e *entry, st Stamp) {
 
 // Wrote says how many of the gathered bytes the stream took.
 func (s *Sender) Wrote(n int) {
+	s.said = s.ackAt >= 0 && n > s.ackAt
 	ctl := s.ctlFly
 	s.fly, s.ctlFly = 0, 0
 	s.wrote += uint64(n)

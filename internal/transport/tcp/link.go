@@ -183,6 +183,10 @@ func (l *Link) attach(i int, s transport.Stream, counted bool) {
 // dial makes one attempt to connect path i.
 func (l *Link) dial(i, attempt int) {
 	defer l.t.wg.Done()
+	select {
+	case <-l.t.started:
+	case <-l.t.ctx.Done():
+	}
 	ctx, cancel := context.WithTimeout(l.t.ctx, l.t.cfg.DialTimeout)
 	defer cancel()
 	s, err := l.t.cfg.Network.Dial(ctx, l.local, netip.AddrPortFrom(l.remote, l.t.cfg.Port), i, attempt)
@@ -245,9 +249,9 @@ func (l *Link) do(a path.Action) {
 			ln.stream.CloseWrite()
 		}
 	case path.ActAbandon:
-		// What a paused reader has not read yet may have been acknowledged to a kernel: keep it.
-		if ln != nil && ln.stream != nil && (!ln.paused || l.closed) {
+		if ln != nil && ln.stream != nil {
 			ln.stream.Close()
+			ln.goOn()
 		}
 	case path.ActPromote:
 		for k, home := range l.heldHome {

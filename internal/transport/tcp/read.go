@@ -180,14 +180,14 @@ func (rd *reading) wait() bool {
 	rd.full = false
 	ln := rd.ln
 	ln.l.mu.Lock()
-	ln.paused = true
+	ln.l.c.Paused(ln.i, true)
 	closed := ln.l.closed
 	ln.l.mu.Unlock()
 	if !closed {
 		<-ln.resume
 	}
 	ln.l.mu.Lock()
-	ln.paused = false
+	ln.l.c.Paused(ln.i, false)
 	closed = ln.l.closed
 	ln.l.mu.Unlock()
 	return !closed
@@ -306,6 +306,13 @@ func (rd *reading) frame(v wire.HeaderView, payload []byte) {
 
 // deliver hands a message to the engine unless it is a duplicate.
 func (rd *reading) deliver(m transport.Inbound) {
+	if rd.ln.l.t.quiet.Load() {
+		if m.Buf != nil {
+			m.Buf.Release()
+			rd.ln.l.unreserve(len(m.Payload))
+		}
+		return
+	}
 	rd.numbered = true
 	var f wire.Flags
 	if m.Retransmitted {
@@ -385,7 +392,6 @@ func (ln *lane) finish(stream transport.Stream, err error) {
 	ln.sample()
 	stream.Close()
 	ln.stream = nil
-	ln.paused = false
 	if ln.counted {
 		l.t.streams.Add(-1)
 	}
@@ -402,7 +408,7 @@ func (ln *lane) endOfBatch() {
 	ln.batch.Store(false)
 	ln.l.mu.Lock()
 	defer ln.l.mu.Unlock()
-	if ln.l.closed {
+	if ln.l.closed || ln.l.t.quiet.Load() {
 		ln.wake.Broadcast()
 	}
 }

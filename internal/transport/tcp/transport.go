@@ -48,6 +48,8 @@ type Config struct {
 	MaxPings int
 	// MaxStreams bounds the incoming streams alive at once, all peers together; 0 means 65536.
 	MaxStreams int
+	// Hold makes the transport neither accept nor dial before Start is called.
+	Hold bool
 	// Handshake overrides what probes say of this node; zero means the truth. For tests.
 	Handshake wire.Handshake
 }
@@ -102,7 +104,10 @@ type Transport struct {
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	listeners []transport.Listener
-	streams   atomic.Int64 // incoming ones alive
+	streams   atomic.Int64  // incoming ones alive
+	started   chan struct{} // closed by Start
+	start     sync.Once
+	quiet     atomic.Bool // nothing is delivered any more
 
 	mu     sync.Mutex
 	links  map[pair]*slot // guarded by mu
@@ -117,7 +122,7 @@ func New(cfg Config, host transport.Host) (*Transport, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("rds/tcp: no local address")
 	}
-	t := &Transport{cfg: cfg, host: host, links: make(map[pair]*slot)}
+	t := &Transport{cfg: cfg, host: host, links: make(map[pair]*slot), started: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, a := range cfg.Addrs {
 		l, err := cfg.Network.Listen(netip.AddrPortFrom(a, cfg.Port))
@@ -130,10 +135,41 @@ func New(cfg Config, host transport.Host) (*Transport, error) {
 		}
 		t.listeners = append(t.listeners, l)
 	}
-	for _, l := range t.listeners {
-		t.wg.Go(func() { t.accept(l) })
+	if !cfg.Hold {
+		t.Start()
 	}
 	return t, nil
+}
+
+// Start begins to accept and to dial, unless that has begun.
+func (t *Transport) Start() {
+	t.start.Do(func() {
+		close(t.started)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.closed {
+			return
+		}
+		for _, l := range t.listeners {
+			t.wg.Go(func() { t.accept(l) })
+		}
+	})
+}
+
+// Quiesce ends delivery. When it returns, what was delivered is all that will be; what arrives from then on is
+// neither delivered nor acknowledged by h_ack, so that own peers keep it for the node's successor. Acknowledgements
+// for this node are still taken in.
+func (t *Transport) Quiesce() {
+	t.quiet.Store(true)
+	for _, l := range t.all() {
+		l.mu.Lock()
+		for _, ln := range l.lanes {
+			for ln != nil && ln.stream != nil && ln.batch.Load() {
+				ln.wake.Wait()
+			}
+		}
+		l.mu.Unlock()
+	}
 }
 
 // Link returns the link of a pair of addresses.

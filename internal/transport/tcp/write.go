@@ -47,7 +47,6 @@ type lane struct {
 	lastWrite time.Duration    // when the last write ended, since epoch
 	full      bool             // the stream takes no more: the writer waits for room
 	broken    bool             // a write failed: nothing more is written to this stream
-	paused    bool             // the reader waits for room in the node
 	counted   bool             // the stream counts among the incoming ones
 	why       error            // why the last stream ended
 
