@@ -57,11 +57,7 @@ func newNode(cfg Config, network transport.Network) (*Node, error) {
 	}, e)
 	if err != nil {
 		e.Close()
-		detail := ""
-		if network == nil {
-			detail = explainListen(err, e.Addrs(), cfg.Port)
-		}
-		return fail(listenError(err), detail)
+		return fail(listenError(err), explainListen(err, e.Addrs(), cfg.Port))
 	}
 	e.Start(t)
 	return &Node{e: e, t: t}, nil

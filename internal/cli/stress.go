@@ -240,17 +240,7 @@ func (r *stressRun) newNode(cfg rds.Config) (*rds.Node, error) {
 	if r.network == nil {
 		return rds.NewNode(cfg)
 	}
-	n, err := seam.New[*rds.Node](cfg, r.network)
-	if errors.Is(err, rds.ErrAddrInUse) || errors.Is(err, rds.ErrAddrNotAvail) {
-		// A node over a network that is not the operating system's cannot say who has the
-		// address and what to do. One over the operating system's can.
-		other, explained := rds.NewNode(cfg)
-		if explained != nil {
-			return nil, explained
-		}
-		return nil, errors.Join(err, other.Close())
-	}
-	return n, err
+	return seam.New[*rds.Node](cfg, r.network)
 }
 
 // kernelPeer says whether the other side is known to be a kernel.

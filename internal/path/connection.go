@@ -1,8 +1,8 @@
 package path
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rds-go/rds/internal/wire"
@@ -38,9 +38,9 @@ const (
 	DrainLimit = 5 * time.Second
 	// kernelAfter: a peer that says nothing of itself this long acknowledges by TCP (design decision 2).
 	kernelAfter = time.Second
-	// kernelAfterSilent: a stream on which no frame arrived at all this long is given up, unless the peer is known
+	// silentAfter: a stream on which no frame arrived at all this long is given up, unless the peer is known
 	// to be a kernel (which has its map on another path then).
-	kernelAfterSilent = 5 * time.Second
+	silentAfter = 5 * time.Second
 	// checkGrace is how long an old stream may take to prove that it is alive when
 	// a new one arrives that could be its successor.
 	checkGrace = time.Second
@@ -61,13 +61,12 @@ const (
 // State of a path (RDS spec section 13).
 type State uint8
 
-//	Want, loss, poke              dialled, adopted
+//	Want, loss, poke             dialled, adopted
 //
-// DOWN ---------------------> CONNECTING -----------------> UP
-//
-//	^  ^                           |                          | superseded, closing
-//	|  +------- failed ------------+                          v
-//	+------------------- stream ended ------------------- DRAINING
+// DOWN ------------------> CONNECTING ----------------> UP
+// ^  ^                         |                        | superseded, silent, closing
+// |  +-------- failed ---------+                        v
+// +------------------ stream ended ----------------- DRAINING
 const (
 	Down       State = iota // no stream
 	Connecting              // our own attempt is under way
@@ -133,7 +132,7 @@ const (
 	ActWrite
 	// ActHangUp: send FIN on the stream of Path and read on to the end.
 	ActHangUp
-	// ActAbandon: the drain of Path takes too long: close its stream, unless reading is paused.
+	// ActAbandon: the drain of Path takes too long: close its stream, read to its end or not.
 	ActAbandon
 	// ActPromote: the oldest held stream whose home was From becomes the stream of Path.
 	ActPromote
@@ -198,7 +197,7 @@ type Counts struct {
 
 // New returns a connection with path 0, down.
 func New(cfg Config) *Connection {
-	c := &Connection{cfg: cfg, smaller: cfg.Local.Unmap().As16() != cfg.Remote.Unmap().As16() && less(cfg.Local, cfg.Remote)}
+	c := &Connection{cfg: cfg, smaller: less(cfg.Local, cfg.Remote)}
 	if c.cfg.Handshake == (wire.Handshake{}) {
 		h := wire.Handshake{NPaths: 1, SportIdx: true, Own: true, Features: wire.FeatureCsum,
 			MaxAckDelay: uint8(min(cfg.MaxAckDelay.Milliseconds(), 255))}
@@ -288,12 +287,12 @@ func (c *Connection) Dialed(now time.Time, i int, ok bool) (use bool) {
 		c.up(now, i)
 		return true
 	}
-	c.backOff(now, p, !ok)
+	c.backOff(now, p)
 	return false
 }
 
 // backOff schedules the next attempt.
-func (c *Connection) backOff(now time.Time, p *Path, failed bool) {
+func (c *Connection) backOff(now time.Time, p *Path) {
 	if c.closing {
 		return
 	}
@@ -356,7 +355,7 @@ func (c *Connection) Incoming(now time.Time, port uint16) (Admission, int) {
 	p := c.path(i)
 	switch p.State {
 	case Down, Connecting:
-		if len(c.held) > 0 && c.heldFor(i) {
+		if slices.Contains(c.held, i) {
 			break // an older one waits its turn
 		}
 		c.up(now, i)
@@ -384,15 +383,6 @@ func (c *Connection) Incoming(now time.Time, port uint16) (Admission, int) {
 	return Hold, i
 }
 
-func (c *Connection) heldFor(i int) bool {
-	for _, h := range c.held {
-		if h == i {
-			return true
-		}
-	}
-	return false
-}
-
 // hangUp begins the orderly end of a stream.
 func (c *Connection) hangUp(now time.Time, i int) {
 	p := c.path(i)
@@ -414,7 +404,7 @@ func (c *Connection) up(now time.Time, i int) {
 	p.ackOwed = false
 	p.heardAck = 0
 	p.retryAt = time.Time{}
-	p.kernelAt = now.Add(kernelAfterSilent)
+	p.kernelAt = now.Add(silentAfter)
 	p.drainEnd, p.checkEnd, p.sampleAt = time.Time{}, time.Time{}, time.Time{}
 	p.sampleIn = sampleRelaxed
 	if i == 0 && !p.Tx.HasProbe() {
@@ -464,7 +454,7 @@ func (c *Connection) Ended(now time.Time, i int) {
 		if !p.heard {
 			// It was refused rather than lost: a larger kernel whose old stream is not dead yet
 			// resets every new one.
-			c.backOff(now, p, true)
+			c.backOff(now, p)
 			return
 		}
 		c.dial(now, 0)
@@ -476,22 +466,18 @@ func (c *Connection) Ended(now time.Time, i int) {
 
 // promote makes the oldest stream held for home the stream of path i.
 func (c *Connection) promote(now time.Time, home, i int) bool {
-	for k, h := range c.held {
-		if h == home {
-			c.held = append(c.held[:k], c.held[k+1:]...)
-			c.actions = append(c.actions, Action{Kind: ActPromote, Path: i, From: home})
-			c.up(now, i)
-			return true
-		}
+	k := slices.Index(c.held, home)
+	if k < 0 {
+		return false
 	}
-	return false
+	c.held = slices.Delete(c.held, k, k+1)
+	c.actions = append(c.actions, Action{Kind: ActPromote, Path: i, From: home})
+	c.up(now, i)
+	return true
 }
 
 // Ending says that the stream of path i has been read to its end: it is not alive, whatever TCP says last.
 func (c *Connection) Ending(i int) { c.path(i).checkEnd = time.Time{} }
-
-// HeldGone says that the k-th oldest held stream failed while it waited.
-func (c *Connection) HeldGone(k int) { c.held = append(c.held[:k], c.held[k+1:]...) }
 
 // alive says that the old stream of path i, which was being checked, is alive: what waits for it
 // are further paths of the peer.
@@ -504,9 +490,10 @@ func (c *Connection) alive(now time.Time, i int) {
 	}
 }
 
-// Close stops all attempts. Streams end in good order.
+// Close stops all attempts. Streams end in good order; those that wait for a path are the driver's to close.
 func (c *Connection) Close(now time.Time) {
 	c.closing = true
+	c.held = nil
 	for i, p := range c.paths {
 		p.retryAt = time.Time{}
 		switch p.State {
@@ -516,8 +503,4 @@ func (c *Connection) Close(now time.Time) {
 			p.State = Down
 		}
 	}
-}
-
-func (c *Connection) String() string {
-	return fmt.Sprintf("%v-%v %v", c.cfg.Local, c.cfg.Remote, c.peer.Kind)
 }

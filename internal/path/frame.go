@@ -7,17 +7,6 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 )
 
-// Enqueue puts a message on path 0 and says whether the path can take it now.
-func (c *Connection) Enqueue(now time.Time, h *wire.Header, payload []byte, owner Owner, ackSoon bool) (up bool) {
-	p := c.path(0)
-	p.Tx.Enqueue(h, payload, owner, ackSoon)
-	if p.State == Up {
-		return true
-	}
-	c.Want(now)
-	return false
-}
-
 // MapChanged says that the congestion map of the local address changed: it goes out on path 0, or
 // on another path that is up when 0 is not.
 func (c *Connection) MapChanged() {

@@ -156,8 +156,9 @@ func (s *stage) command(f []string) {
 		}
 		s.c = New(cfg)
 	case "send":
-		s.c.Enqueue(s.now, &wire.Header{SPort: uint16(num(f[1])), DPort: uint16(num(f[2]))}, make([]byte, num(arg(f, "len", "0"))),
+		s.c.Path(0).Tx.Enqueue(&wire.Header{SPort: uint16(num(f[1])), DPort: uint16(num(f[2]))}, make([]byte, num(arg(f, "len", "0"))),
 			s.owner(arg(f, "owner", "app")), has(f, "soon"))
+		s.c.Want(s.now)
 	case "cancel":
 		dport := arg(f, "dport", "")
 		port := 0

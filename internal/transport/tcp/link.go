@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +19,20 @@ type Link struct {
 	reserver      transport.Reserver // the handler, if it is one
 	local, remote netip.Addr
 
-	mu       sync.Mutex
-	c        *path.Connection     // guarded by mu, but for the Receivers
-	lanes    [wire.MaxPaths]*lane // guarded by mu; made when first used
-	held     []transport.Stream   // guarded by mu; wait for a path, in step with c's list
-	timer    *time.Timer          // guarded by mu
-	armed    time.Time            // guarded by mu; when the timer fires
-	closed   bool                 // guarded by mu
-	heldHome []int                // guarded by mu; home path of each held stream
-	dialErr  error                // guarded by mu; why the last attempt failed
+	mu     sync.Mutex
+	c      *path.Connection     // guarded by mu, but for the Receivers
+	lanes  [wire.MaxPaths]*lane // guarded by mu; made when first used
+	held   []heldStream         // guarded by mu; wait for a path, oldest first
+	timer  *time.Timer          // guarded by mu
+	armed  time.Time            // guarded by mu; when the timer fires
+	closed bool                 // guarded by mu
+}
+
+// heldStream is an incoming stream that is not read yet, because the path that it
+// came for has one.
+type heldStream struct {
+	transport.Stream
+	home int // that path
 }
 
 // epoch makes monotonic time cheap: time.Since reads one clock only.
@@ -157,7 +163,7 @@ func (l *Link) incoming(s transport.Stream) {
 		l.attach(i, s, true)
 	case path.Hold:
 		l.t.streams.Add(1)
-		l.held, l.heldHome = append(l.held, s), append(l.heldHome, i)
+		l.held = append(l.held, heldStream{s, i})
 	case path.Refuse:
 		s.Close()
 		if !l.c.Smaller() {
@@ -192,7 +198,6 @@ func (l *Link) dial(i, attempt int) {
 	s, err := l.t.cfg.Network.Dial(ctx, l.local, netip.AddrPortFrom(l.remote, l.t.cfg.Port), i, attempt)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dialErr = err
 	use := l.c.Dialed(time.Now(), i, err == nil)
 	switch {
 	case use:
@@ -254,15 +259,10 @@ func (l *Link) do(a path.Action) {
 			ln.goOn()
 		}
 	case path.ActPromote:
-		for k, home := range l.heldHome {
-			if home == a.From {
-				s := l.held[k]
-				l.held = append(l.held[:k], l.held[k+1:]...)
-				l.heldHome = append(l.heldHome[:k], l.heldHome[k+1:]...)
-				l.attach(a.Path, s, true)
-				break
-			}
-		}
+		k := slices.IndexFunc(l.held, func(h heldStream) bool { return h.home == a.From })
+		s := l.held[k].Stream
+		l.held = slices.Delete(l.held, k, k+1)
+		l.attach(a.Path, s, true)
 	case path.ActSample:
 		if ln != nil && ln.stream != nil {
 			ln.sample()
@@ -351,11 +351,6 @@ func (l *Link) shut() {
 		return
 	}
 	l.closed = true
-	for _, s := range l.held {
-		s.Close()
-	}
-	l.t.streams.Add(-int64(len(l.held)))
-	l.held, l.heldHome = nil, nil
 	for _, ln := range l.lanes {
 		if ln != nil {
 			ln.goOn()
@@ -371,6 +366,11 @@ func (l *Link) shut() {
 	l.c.AckNow(time.Now())
 	l.settle()
 	l.c.Close(time.Now())
+	for _, s := range l.held {
+		s.Close()
+	}
+	l.t.streams.Add(-int64(len(l.held)))
+	l.held = nil
 	l.settle()
 	if !l.streaming() {
 		l.stopTimer()
